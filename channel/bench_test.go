@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
@@ -28,9 +29,7 @@ func take(b testing.TB, c *channel.Channel) channel.PDU {
 		if err != nil || m.Err != nil {
 			b.Fatal(m, err)
 		}
-		if err := c.Release(m); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, c.Release(m))
 		return m
 	}
 }
@@ -53,9 +52,7 @@ func newVIPair(b testing.TB, nics *conform.World, size int) *viPair {
 	for i := range p.x.Send {
 		p.x.Prepare(b, p.x.Send[i], 0, size)
 		p.y.Prepare(b, p.y.Recv[i], size, size)
-		if err := p.y.VI.PostRecv(p.y.Recv[i]); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, p.y.VI.PostRecv(p.y.Recv[i]))
 	}
 	return p
 }
@@ -83,9 +80,7 @@ func (p *viPair) post(b testing.TB) bool {
 	}
 	d := p.x.Send[p.sent%len(p.x.Send)]
 	d.Rearm()
-	if err := p.x.VI.PostSend(d); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, p.x.VI.PostSend(d))
 	p.sent++
 	return true
 }
@@ -100,9 +95,7 @@ func (p *viPair) poll(b testing.TB) bool {
 		b.Fatal(err, d)
 	}
 	d.Rearm()
-	if err := p.y.VI.PostRecv(d); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, p.y.VI.PostRecv(d))
 	return true
 }
 
@@ -121,9 +114,7 @@ func BenchmarkCell(b *testing.B) {
 	for b.Loop() {
 		began := time.Now()
 		for range batch {
-			if err := clients[0].Send(channel.High, 0, 5); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, clients[0].Send(channel.High, 0, 5))
 			take(b, servers[0])
 		}
 		between := time.Now()
@@ -156,9 +147,7 @@ func BenchmarkOpen(b *testing.B) {
 		for i, n := range counts {
 			began := time.Now()
 			for j := range batch {
-				if err := clients[i][j*(n/batch)].Send(channel.High, 0, 5); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, clients[i][j*(n/batch)].Send(channel.High, 0, 5))
 			}
 			took[i] = append(took[i], time.Since(began))
 			for j := range batch {
@@ -178,9 +167,7 @@ const bulkWords = 900
 // processorTime is what the program has taken of the processors.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -212,9 +199,7 @@ func BenchmarkBulk(b *testing.B) {
 						b.Fatal(m, err)
 					}
 					if m.Length > 0 {
-						if err := y.Release(m); err != nil {
-							b.Fatal(err)
-						}
+						must.OK(b, y.Release(m))
 					}
 				}
 				taken++
@@ -257,9 +242,7 @@ func cellUrgency(b *testing.B, name string, beside bool, nics *conform.World) *u
 	}
 	u.urgent = func() time.Duration {
 		began := time.Now()
-		if err := clients[1].Send(channel.High, 0, 5); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, clients[1].Send(channel.High, 0, 5))
 		m, err := servers[1].Poll()
 		for err == via.ErrNotDone {
 			nics.A.Poll() // the bulk goes on
@@ -353,9 +336,7 @@ func BenchmarkStamp(b *testing.B) {
 			start := time.Now()
 			for b.Loop() {
 				sent := time.Since(start)
-				if err := clients[0].Send(channel.High, 0, 5); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, clients[0].Send(channel.High, 0, 5))
 				took = append(took, take(b, servers[0]).Stamp-sent)
 			}
 			least := slices.Min(took)

@@ -9,6 +9,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/ci/kit/contexttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -22,10 +25,8 @@ func random(n int, seed uint64) []byte {
 // TestNothingIsAllocated: neither by a send, nor by a look, nor by a message that is taken.
 func TestNothingIsAllocated(t *testing.T) {
 	x, y := openPair(t, "", channel.Options{})
-	if n := testing.AllocsPerRun(1000, func() {
-		if err := x.Send(channel.High, 0, 5); err != nil {
-			t.Fatal(err)
-		}
+	should.Be(t, testing.AllocsPerRun(1000, func() {
+		must.OK(t, x.Send(channel.High, 0, 5))
 		m, err := y.Poll()
 		for err == via.ErrNotDone {
 			m, err = y.Poll()
@@ -33,11 +34,36 @@ func TestNothingIsAllocated(t *testing.T) {
 		if err != nil || m.Err != nil {
 			t.Fatal(m, err)
 		}
-		if err := y.Release(m); err != nil {
-			t.Fatal(err)
+		must.OK(t, y.Release(m))
+	}), 0, "allocations")
+}
+
+// TestFull: with as many messages under way as may be Send says so at once, and goes on when one has left. The NIC says how
+// full its FIFOs are and were.
+func TestFull(t *testing.T) {
+	a, b := openBoth(t, "&doorbells=trapped")
+	clients, _ := openPairs(t, a, b, 1, channel.Options{}, channel.Options{})
+	full := 0
+	for sent := 0; sent < 4*channel.Depth; {
+		switch err := clients[0].Send(channel.Low, 0, clients[0].Words()-1); {
+		case err == nil:
+			sent++
+		case err == via.ErrQueueFull && sent >= channel.Depth:
+			full++
+			b.Poll()
+		default:
+			t.Fatal(sent, err)
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+	}
+	if s, err := clients[0].Status(); err != nil || s.Result != [2]datasheet.ChannelResult{} || full == 0 {
+		t.Errorf("full %d times, %+v, %v", full, s, err)
+	}
+	if l, err := a.ChannelLevels(); err != nil || l.Open != 1 || l.Low.Highest != channel.Depth || l.High.Highest != 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	l, err := b.ChannelLevels()
+	if err != nil || l.Low.Highest != 0 || l.Receive.Highest < 1 || l.ReceiveRoom < l.Receive.Highest {
+		t.Errorf("%+v, %v", l, err)
 	}
 }
 
@@ -53,9 +79,7 @@ func TestInterruptedDialLeavesNothing(t *testing.T) {
 		interrupted = errors.Is(err, context.Canceled)
 		cancel()
 	}
-	if after := regionsFree(t, a); after != before {
-		t.Errorf("%d registrations were free, and %d are", before, after)
-	}
+	should.Be(t, regionsFree(t, a), before, "registrations were free")
 }
 
 // regionsFree counts how many registrations a NIC takes, and gives them back.
@@ -66,14 +90,10 @@ func regionsFree(t *testing.T, nic *via.NIC) (n int) {
 		if errors.Is(err, via.ErrResource) {
 			return n
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n++
 		defer func() {
-			if err := pages.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, pages.Close(t.Context()))
 		}()
 	}
 }

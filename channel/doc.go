@@ -10,7 +10,7 @@
 // Offsets count words of 8 bytes, 0 to one less than [Channel.Words]. That is 1024, 2048 or 4096 with
 // pages of 4, 8 or 16 KiB. Offsets wrap at the end of the double page, so a header, an aligned page
 // of data and a trailer can be one message: see [Channel.SendPlaced]. A message has at least one
-// word, and at most one less than the double page. [Multicast], [Barrier] and [Rate] stand on
+// word, and at most one less than the double page. [Multicast], [Barrier], [Bundle] and [Rate] stand on
 // messages.
 //
 // A program may write its messages into [Channel.SendPages] and read others in [Channel.RecvPages],

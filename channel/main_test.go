@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
@@ -32,10 +33,7 @@ var wires atomic.Uint32
 // open opens a NIC, which is closed at the end of the test.
 func open(t testing.TB, address string) *via.NIC {
 	t.Helper()
-	nic, err := via.Open(contextFor(t), address, via.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(via.Open(contextFor(t), address, via.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	closeLater(t, nic)
 	return nic
 }

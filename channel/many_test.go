@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -28,29 +30,19 @@ func TestAllChannels(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			a, b := openBoth(t, enough)
 			all := map[int]int{4096: 4096, 8192: 2048, 16384: 1024}[size]
-			send, err := channel.NewPages(contextFor(t), a, size, via.MemoryAttributes{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			send := must.Get(channel.NewPages(contextFor(t), a, size, via.MemoryAttributes{}))(t)
 			o := channel.Options{PageSize: size, Send: send}
 			clients, servers := openPairs(t, a, b, all-1, o, channel.Options{})
-			k, err := channel.OpenKernel(contextFor(t), a, size)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := must.Get(channel.OpenKernel(contextFor(t), a, size))(t)
 			l, err := a.ChannelLevels()
-			if err != nil || l.Channels != all {
-				t.Errorf("%d channels, want %d, %v", l.Channels, all, err)
+			if err != nil || l.Open != all {
+				t.Errorf("%d channels, want %d, %v", l.Open, all, err)
 			}
-			if c, err := channel.Dial(contextFor(t), a, via.Address{}.String(), o); !errors.Is(err, via.ErrResource) {
-				t.Errorf("one more: %v, %v", c, err)
-			}
+			should.Refuse(channel.Dial(contextFor(t), a, via.Address{}.String(), o))(t, via.ErrResource, "one more")
 			some := []int{0, 1, all / 3, all / 2, all - 3, all - 2}
 			for i, n := range some {
 				message := random(2000+8*i, uint64(n))
-				if err := clients[n].Send(channel.High, 0, send.Put(0, message)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, clients[n].Send(channel.High, 0, send.Put(0, message)))
 				m, err := servers[n].Wait(contextFor(t))
 				got := make([]byte, len(message))
 				if err != nil || m.Err != nil || servers[n].Read(m, got) != len(message) || !bytes.Equal(got, message) {
@@ -62,20 +54,14 @@ func TestAllChannels(t *testing.T) {
 					t.Fatalf("channel %d: %v", i, err)
 				}
 			}
-			if err := k.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, k.Close())
 			for i := range clients {
-				if err := errors.Join(clients[i].Close(), servers[i].Close()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, errors.Join(clients[i].Close(), servers[i].Close()))
 			}
-			if err := send.Close(contextFor(t)); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, send.Close(contextFor(t)))
 			for _, n := range []*via.NIC{a, b} {
 				free, size, err := n.FreeSRAM()
-				if l, lerr := n.ChannelLevels(); err != nil || lerr != nil || free != size || l.Channels != 0 {
+				if l, lerr := n.ChannelLevels(); err != nil || lerr != nil || free != size || l.Open != 0 {
 					t.Errorf("%d of %d bytes are free, %+v, %v, %v", free, size, l, err, lerr)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -20,7 +21,6 @@ type paced struct {
 	due   time.Duration // when that comes which is on the link, 0 if there is none
 }
 
-// Receive is described at engine.Port.
 func (p *paced) Receive() []byte {
 	frame := p.Memory.Receive()
 	if frame == nil {
@@ -36,7 +36,6 @@ func (p *paced) Receive() []byte {
 	return frame
 }
 
-// Release is described at engine.Port.
 func (p *paced) Release() {
 	p.idle, p.due = p.due, 0
 	p.Memory.Release()
@@ -45,20 +44,11 @@ func (p *paced) Release() {
 // openPaced opens two emulated NICs, engines inline, on a link of so many Gbit/s.
 func openPaced(t testing.TB, gbits int) (a, b *via.NIC) {
 	t.Helper()
-	left, right, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	left, right := must.Two(wire.NewMemory(wire.MemoryOptions{}))(t)
 	start := time.Now()
 	open := func(w *wire.Memory, last byte) *via.NIC {
-		d, err := emulator.New(emulator.Options{Name: "emu:paced", Wire: &paced{Memory: w, gbits: gbits, start: start}, MAC: [6]byte{2, 'P', 0, 0, 0, last}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		nic, err := via.OpenDevice(contextFor(t), d, via.Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(emulator.New(emulator.Options{Name: "emu:paced", Wire: &paced{Memory: w, gbits: gbits, start: start}, MAC: [6]byte{2, 'P', 0, 0, 0, last}}))(t)
+		nic := must.Get(via.OpenDevice(contextFor(t), d, via.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		closeLater(t, nic)
 		return nic
 	}

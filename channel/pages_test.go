@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/statstest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -16,10 +18,7 @@ import (
 // TestPages: what is put is what a word further on is read, wherever it begins.
 func TestPages(t *testing.T) {
 	a, _ := openBoth(t, "")
-	p, err := channel.NewPages(contextFor(t), a, 4096, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(channel.NewPages(contextFor(t), a, 4096, via.MemoryAttributes{}))(t)
 	rapid.Check(t, func(r *rapid.T) {
 		copy(p.Bytes(), bytes.Repeat([]byte{0xee}, len(p.Bytes())))
 		before := p.Stats().Copied
@@ -34,12 +33,8 @@ func TestPages(t *testing.T) {
 				r.Fatalf("byte %d is %#x", i, p.Bytes()[i])
 			}
 		}
-		if stop != (start+words)%p.Words() {
-			r.Fatalf("%d bytes from %d end at %d", len(data), start, stop)
-		}
-		if n := p.Stats().Copied - before; n != uint64(len(data)) {
-			r.Fatalf("%d bytes were copied, and %d counted", len(data), n)
-		}
+		must.Be(r, stop, (start+words)%p.Words(), "%d bytes from %d end", len(data), start)
+		must.Be(r, p.Stats().Copied-before, uint64(len(data)), "%d bytes were copied, and counted", len(data))
 	})
 	if p.Page(-1) != nil || p.Page(2) != nil {
 		t.Error("there are more than two pages")
@@ -51,15 +46,11 @@ func TestPages(t *testing.T) {
 			t.Errorf("%d bytes put to word %d: %d", n, start, stop)
 		}
 	}
-	if err := p.Close(contextFor(t)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close(contextFor(t)))
 	if p.Bytes() != nil || p.Page(1) != nil || p.Put(3, make([]byte, 8)) != 3 || p.Put(0, make([]byte, 8)) != 0 {
 		t.Error("there are pages after Close")
 	}
-	if p.Stats().Copied != before {
-		t.Error("what was refused counts as copied")
-	}
+	should.Be(t, p.Stats().Copied, before, "what was refused counts as copied")
 }
 
 // TestView: a message is seen where it lies, in one part or two; only Read counts as a copy.
@@ -68,9 +59,7 @@ func TestView(t *testing.T) {
 	size, parted := 1160, 0
 	for i := range 60 {
 		want := random(size, uint64(i))
-		if err := x.Send(channel.Low, 0, x.SendPages().Put(0, want)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.Send(channel.Low, 0, x.SendPages().Put(0, want)))
 		m, err := y.Wait(contextFor(t))
 		if err != nil || m.Err != nil {
 			t.Fatal(m, err)
@@ -88,19 +77,13 @@ func TestView(t *testing.T) {
 		if rest != nil {
 			parted++
 		}
-		if n := y.RecvPages().Stats().Copied; n != 0 {
-			t.Fatalf("%d bytes were copied", n)
-		}
-		if err := y.Release(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Be(t, y.RecvPages().Stats().Copied, 0, "bytes were copied")
+		must.OK(t, y.Release(m))
 	}
 	if parted == 0 {
 		t.Error("no message ran over the end of the double page")
 	}
-	if n := x.SendPages().Stats().Copied; n != uint64(60*size) {
-		t.Errorf("%d bytes were put, and %d counted", 60*size, n)
-	}
+	should.Be(t, x.SendPages().Stats().Copied, uint64(60*size), "%d bytes were put, and counted", 60*size)
 	m := channel.PDU{Start: 1020, Length: 100}
 	if n := y.Read(m, make([]byte, 50)); n != 50 || y.RecvPages().Stats().Copied != 50 {
 		t.Errorf("%d bytes were read, %d counted", n, y.RecvPages().Stats().Copied)
@@ -111,9 +94,7 @@ func TestView(t *testing.T) {
 			t.Errorf("%+v: %d and %d bytes, %v", m, len(first), len(rest), err)
 		}
 	}
-	if err := y.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.Close())
 	if _, _, err := y.View(m); !errors.Is(err, net.ErrClosed) || y.Read(m, make([]byte, 8)) != 0 {
 		t.Errorf("a view of a closed channel: %v", err)
 	}

@@ -8,7 +8,8 @@ import (
 
 // Rate is flow control in software, for the sender, from the receiver's count of dropped cells
 // (Channel.Drops). The rate grows by a step with each report without new drops, and halves with
-// each report that has some (additive increase, multiplicative decrease: Chiu, Jain, 1989).
+// each report that has some (additive increase, multiplicative decrease: Chiu, Jain, 1989). Stamps of the receiver's
+// (PDU.Stamp) say how fast the path is, before anything is dropped.
 type Rate struct {
 	least, most, step float64 // bytes per second
 	now               float64
@@ -53,4 +54,13 @@ func (r *Rate) Report(drops Drops) (lost int) {
 		r.now = min(r.now+r.step, r.most)
 	}
 	return lost
+}
+
+// Pair takes the stamps of two messages of the receiver's that were sent back to back, and the bytes of the second: the path has
+// taken that time for them (packet pair: Keshav, 1991). The rate becomes that of the path, but not below the least nor above the
+// most. Stamps that are not in order change nothing.
+func (r *Rate) Pair(first, second time.Duration, bytes int) {
+	if second > first {
+		r.now = min(max(float64(bytes)/(second-first).Seconds(), r.least), r.most)
+	}
 }

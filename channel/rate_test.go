@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -50,9 +51,7 @@ func TestRate(t *testing.T) {
 				w.Drop()
 			}
 			lost := rate.Report(channel.Drops{Cells: int(w.Drops % datasheet.ChannelDropsMany), Many: w.Drops >= datasheet.ChannelDropsMany})
-			if want := max(0, min(over, 500)); lost != want {
-				r.Fatalf("%d of %d drops were seen", lost, want)
-			}
+			must.Be(r, lost, max(0, min(over, 500)), "drops were seen")
 			if v := rate.BytesPerSecond(); v < least || v > most {
 				r.Fatalf("rate %v", v)
 			}
@@ -64,4 +63,17 @@ func TestRate(t *testing.T) {
 			r.Fatalf("%v bytes per second get through of %v", mean, capacity)
 		}
 	})
+}
+
+// TestRatePair: two stamps say how fast the path is; the bounds hold.
+func TestRatePair(t *testing.T) {
+	r := channel.NewRate(1e6, 100e6)
+	for _, c := range []struct {
+		first, second time.Duration
+		want          float64
+	}{{0, 100 * time.Microsecond, 48e6}, {time.Second, time.Second, 48e6}, {2, 1, 48e6}, {0, 1, 100e6}, {0, time.Hour, 1e6}} {
+		if r.Pair(c.first, c.second, 4800); r.BytesPerSecond() != c.want {
+			t.Errorf("%v and %v: %v bytes per second, want %v", c.first, c.second, r.BytesPerSecond(), c.want)
+		}
+	}
 }

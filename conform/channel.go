@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"iter"
 	"math/rand/v2"
 
 	"github.com/trapeze-nic/trapeze/channel"
@@ -21,33 +22,27 @@ import (
 // damaged fails the check.
 func Channels() Suite { return suite(channelKind, channels) }
 
-var channels = []entry{
-	{"channels", "one cell", testChannelOneCell},
-	{"channels", "messages", testChannelMessages},
-	{"channels", "around the double page", testChannelWraps},
-	{"channels", "spaced", testChannelSpaced},
-	{"channels", "room", testChannelRoom},
-	{"channels", "stamps", testChannelStamps},
-	{"channels", "messages before one look", testChannelManyBeforeALook},
-	{"channels", "order", testChannelOrder},
-	{"channels", "urgent beside bulk", testChannelUrgent},
-	{"channels", "several senders", testChannelSenders},
-	{"channels", "bad offsets", testChannelBadOffsets},
-	{"channels", "placement", testChannelPlacement},
-	{"channels", "multicast", testChannelMulticast},
-	{"channels", "barrier", testChannelBarrier},
-	{"channels", "drops", testChannelDrops},
-	{"channels", "memory out of reach", testChannelOutOfReach},
-	{"channels", "memory in use", testChannelMemoryInUse},
-	{"channels", "pages of others", testChannelForeign},
-	{"channels", "connection", testChannelConnection},
-	{"channels", "waits", testChannelWaits},
-	{"channels", "use after close", testChannelClosed},
-	{"channels", "last messages", testChannelLast},
-	{"channels", "closed under way", testChannelUnderWay},
-	{"channels", "peer gone", testChannelPeerGone},
-	{"channels", "device memory", testChannelDeviceMemory},
-}
+var channels = []section{{"channels", []entry{
+	{"one cell", testChannelOneCell},
+	{"messages", testChannelMessages},
+	{"around the double page", testChannelWraps},
+	{"spaced", testChannelSpaced},
+	{"room", testChannelRoom},
+	{"stamps", testChannelStamps},
+	{"messages before one look", testChannelManyBeforeALook},
+	{"order", testChannelOrder},
+	{"urgent beside bulk", testChannelUrgent},
+	{"several senders", testChannelSenders},
+	{"placement", testChannelPlacement},
+	{"multicast", testChannelMulticast},
+	{"barrier", testChannelBarrier},
+	{"drops", testChannelDrops},
+	{"memory out of reach", testChannelOutOfReach},
+	{"waits", testChannelWaits},
+	{"last messages", testChannelLast},
+	{"peer gone", testChannelPeerGone},
+	{"device memory", testChannelDeviceMemory},
+}}}
 
 // Channels opens n pairs of channels between A and B, which are closed at the end; options may
 // be nil.
@@ -77,6 +72,24 @@ func (w *World) nextPDU(c *channel.Channel) (m channel.PDU, there bool) {
 		return err == nil
 	})
 	return m, there
+}
+
+// pdus yields up to count messages of c that are whole; those that a wire loses, or damages, are missing.
+func (w *World) pdus(c *channel.Channel, count int) iter.Seq[channel.PDU] {
+	return func(yield func(channel.PDU) bool) {
+		for range count {
+			m, there := w.nextPDU(c)
+			if !there {
+				return
+			}
+			if m.Err != nil && !w.lost() {
+				w.Fatalf("%+v, over a wire that has lost nothing", m)
+			}
+			if m.Err == nil && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // allowWords has c store what comes from start on up to stop. What a wire that loses frames still

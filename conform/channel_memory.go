@@ -2,6 +2,7 @@ package conform
 
 import (
 	"bytes"
+	"context"
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -124,124 +125,21 @@ func testChannelOutOfReach(w *World) {
 	}
 }
 
-// testChannelMemoryInUse: a channel's memory cannot be deregistered, nor its tag destroyed; the
-// channel goes on, and afterwards both can.
-func testChannelMemoryInUse(w *World) {
-	ctx := Context(w)
-	tag := Must(w.A.CreatePtag(ctx))(w)
-	pages := Must(channel.NewPages(ctx, w.A, channel.DefaultPageSize, via.MemoryAttributes{Ptag: tag}))(w)
-	clients, servers := w.Channels(1, channel.Options{Send: pages, Ptag: tag}, channel.Options{})
-	x, y := clients[0], servers[0]
-	for what, err := range map[string]error{
-		"pages to send from":    pages.Close(ctx),
-		"pages to receive into": y.RecvPages().Close(ctx),
-		"ptag":                  tag.Close(ctx),
-	} {
-		wantError(w, what, err, via.ErrResource)
-	}
-	want := w.words(33)
-	w.releasePDU(y, w.deliver(x, y, channel.Low, 1000, want))
-	w.releasePDU(x, w.deliver(y, x, channel.High, 1000, want))
-	OK(w, x.Close())
-	OK(w, pages.Close(ctx))
-	if pages.Bytes() != nil || pages.Page(1) != nil {
-		w.Error("there are pages after Close")
-	}
-	OK(w, pages.Close(ctx)) // again
-	OK(w, tag.Close(ctx))
-}
-
-// testChannelForeign makes channels of memory that is not theirs.
-func testChannelForeign(w *World) {
-	ctx := Context(w)
-	tag := Must(w.A.CreatePtag(ctx))(w)
-	address := via.Address{MAC: w.B.Query().Address}
-	for what, c := range map[string]struct {
-		nic *via.NIC
-		a   via.MemoryAttributes
-	}{
-		"of another NIC":  {w.B, via.MemoryAttributes{}},
-		"of another ptag": {w.A, via.MemoryAttributes{Ptag: tag}},
-	} {
-		pages := Must(channel.NewPages(ctx, c.nic, channel.DefaultPageSize, c.a))(w)
-		_, err := channel.Dial(ctx, w.A, address.String(), channel.Options{Send: pages})
-		// A handle of another NIC may be that of other memory here, so that the code differs.
-		if what == "of another ptag" {
-			wantError(w, what, err, via.ErrInvalidParameter)
-		} else {
-			wantError(w, what, err)
-		}
-		OK(w, pages.Close(ctx))
-	}
-	OK(w, tag.Close(ctx))
-
-	m := Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{}))(w)
-	readOnly := Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{ReadOnly: true}))(w)
-	at := func(m *via.Memory, skip int) datasheet.DataSegment {
-		return datasheet.DataSegment{Address: (m.Address()+1<<14-1)&^(1<<14-1) + uint64(skip), Handle: m.Handle()}
-	}
-	for what, spoil := range map[string]func(*driver.ChannelAttributes){
-		"no sending page":           func(a *driver.ChannelAttributes) { a.Send = datasheet.DataSegment{} },
-		"a handle without a region": func(a *driver.ChannelAttributes) { a.Recv.Handle = 0xdeadbeef },
-		"not aligned":               func(a *driver.ChannelAttributes) { a.Recv.Address += 8 },
-		"not all registered":        func(a *driver.ChannelAttributes) { a.Send = at(m, 1<<16-1<<12) },
-		"receiving, read only":      func(a *driver.ChannelAttributes) { a.Recv = at(readOnly, 0) },
-		"pages of 2 KiB":            func(a *driver.ChannelAttributes) { a.Page = 11 },
-		"pages of 32 KiB":           func(a *driver.ChannelAttributes) { a.Page = 15 },
-	} {
-		a := driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: at(m, 0), Recv: at(m, 0)}
-		spoil(&a)
-		_, err := w.A.CreateChannel(ctx, a)
-		wantError(w, what, err, via.ErrInvalidParameter)
-	}
-	OK(w, m.Close(ctx))
-	OK(w, readOnly.Close(ctx))
-}
-
-// testChannelDeviceMemory makes channels until the NIC has no number or no memory left: then that is
-// said, and all of it comes back.
+// testChannelDeviceMemory makes channels until the NIC has no number or no memory left. Before, some have done their work.
 func testChannelDeviceMemory(w *World) {
-	ctx := Context(w)
-	d := w.A.NIC
-	free := func() uint32 {
-		n, _, err := d.FreeSRAM()
-		OK(w, err)
-		return n
-	}
-	before := free()
+	before := freeMemory(w)
 	clients, servers := w.Channels(3, channel.Options{}, channel.Options{})
 	for i := range clients {
 		w.releasePDU(servers[i], w.deliver(clients[i], servers[i], channel.Low, 0, w.words(10)))
 		OK(w, clients[i].Close())
 		OK(w, servers[i].Close())
 	}
-	if now := free(); now != before {
+	if now := freeMemory(w); now != before {
 		w.Errorf("%d bytes of its memory were free, and %d are after channels were closed", before, now)
 	}
-	m := Must(w.A.Alloc(ctx, 3<<14, via.MemoryAttributes{}))(w)
-	before = free() // eager memory has a copy in the NIC
+	m := w.alloc(w.A, 3<<14) // eager memory has a copy in the NIC
 	segment := datasheet.DataSegment{Address: (m.Address() + 1<<14 - 1) &^ (1<<14 - 1), Handle: m.Handle()}
 	a := driver.ChannelAttributes{Ptag: w.A.Ptag(), Page: datasheet.MaxChannelPageLog2, Send: segment, Recv: segment}
-	var channels []*driver.Channel
-	for {
-		c, err := d.CreateChannel(ctx, a)
-		if err != nil {
-			wantError(w, "none left", err, via.ErrResource)
-			break
-		}
-		if channels = append(channels, c); len(channels) > 1024 {
-			w.Fatal("there are more channels with pages of 16 KiB than their numbers have room for")
-		}
-	}
-	if len(channels) == 0 {
-		w.Error("there is no room for a channel")
-	}
-	for _, c := range channels {
-		OK(w, c.Close(ctx))
-		OK(w, c.Close(ctx)) // again
-	}
-	if now := free(); now != before {
-		w.Errorf("%d bytes of its memory were free, and %d are", before, now)
-	}
-	OK(w, m.Close(ctx))
+	exhaust(w, func(ctx context.Context) (*driver.Channel, error) { return w.A.CreateChannel(ctx, a) })
+	OK(w, m.Close(Context(w)))
 }

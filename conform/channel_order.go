@@ -24,18 +24,8 @@ func testChannelOrder(w *World) {
 	}
 	var last [2]uint64
 	got := 0
-	for got < len(words)*rounds {
-		m, there := w.nextPDU(y)
-		if !there {
-			break
-		}
+	for m := range w.pdus(y, len(words)*rounds) {
 		got++
-		if m.Err != nil {
-			if !w.lost() {
-				w.Fatalf("%+v, over a wire that has lost nothing", m)
-			}
-			continue
-		}
 		b := readPDU(y, m)
 		n := numberOf(b)
 		p, sent := priority[n]
@@ -78,17 +68,9 @@ func testChannelUrgent(w *World) {
 		}
 		var end time.Duration
 		whole := 0
-		for range channel.Depth {
-			b, more := w.nextPDU(servers[0])
-			if !more {
-				break
-			}
-			if b.Err == nil {
-				end = b.Stamp
-				whole++
-			} else if !w.lost() {
-				w.Fatalf("%+v, over a wire that has lost nothing", b)
-			}
+		for b := range w.pdus(servers[0], channel.Depth) {
+			end = b.Stamp
+			whole++
 		}
 		OK(w, bulk.Flush(Context(w)))
 		// Of what had not left then, some was sent behind the urgent one.
@@ -134,17 +116,7 @@ func testChannelSenders(w *World) {
 	}
 	var next [senders]uint64
 	got := 0
-	for got < len(numbers) {
-		m, there := w.nextPDU(y)
-		if !there {
-			break
-		}
-		if m.Err != nil {
-			if !w.lost() {
-				w.Fatalf("%+v, over a wire that has lost nothing", m)
-			}
-			continue
-		}
+	for m := range w.pdus(y, len(numbers)) {
 		got++
 		i := numberOf(readPDU(y, m)) - first
 		s, n := i/each, i%each

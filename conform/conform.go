@@ -12,11 +12,14 @@ package conform
 
 import (
 	"context"
+	"embed"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -57,16 +60,34 @@ var (
 	}}
 )
 
-// entry is a row in the table of a suite.
-type entry struct {
-	section, name string
-	run           func(*World)
+// section is a section of a suite: the cases of its script, if it has one, and then checks in Go.
+type section struct {
+	name string
+	more []entry
 }
 
-func suite(needs *kind, table []entry) Suite {
-	checks := make(Suite, len(table))
-	for i, e := range table {
-		checks[i] = Check{Section: e.section, Name: e.name, run: e.run, needs: needs}
+type entry struct {
+	name string
+	run  func(*World)
+}
+
+//go:embed scripts/*.txt
+var scripts embed.FS
+
+func suite(needs *kind, sections []section) (checks Suite) {
+	for _, s := range sections {
+		text, _ := scripts.ReadFile("scripts/" + s.name + ".txt") // a section without one has only checks in Go
+		cases, err := script.Read(string(text))
+		if err != nil {
+			checks = append(checks, Check{Section: s.name, Name: "script", run: func(w *World) { w.Fatal(err) }})
+		}
+		for _, c := range cases {
+			run := func(w *World) { w.script(c) }
+			checks = append(checks, Check{Section: s.name, Name: strings.ReplaceAll(c.Name, "-", " "), run: run, needs: needs})
+		}
+		for _, e := range s.more {
+			checks = append(checks, Check{Section: s.name, Name: e.name, run: e.run, needs: needs})
+		}
 	}
 	return checks
 }

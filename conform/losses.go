@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -133,10 +134,8 @@ func (w *World) under() (context.Context, context.CancelFunc) {
 	go func() {
 		defer close(ended)
 		for {
-			select {
-			case <-ctx.Done():
+			if pause.For(ctx, 10*idleTime) != nil {
 				return
-			case <-time.After(10 * idleTime):
 			}
 			if w.look(ctx) != nil || w.losing.Load() {
 				cancel()

@@ -8,25 +8,15 @@ import (
 // Rings returns the checks of rings, and of calls over them.
 func Rings() Suite { return suite(ringKind, rings) }
 
-var rings = []entry{
-	{"rings", "messages", testRingMessages},
-	{"rings", "best effort", testRingBestEffort},
-	{"rings", "tags", testRingTags},
-	{"rings", "payloads without a place", testRingDiscarded},
-	{"rings", "full and empty", testRingFull},
-	{"rings", "released out of order", testRingOutOfOrder},
-	{"rings", "completions", testRingCompletions},
-	{"rings", "frames", testRingFrames},
-	{"rings", "entries", testRingEntries},
-	{"rings", "waits", testRingWaits},
-	{"rings", "connection", testRingConnection},
-	{"rings", "last message", testRingLast},
-	{"rings", "endings", testRingEndings},
-	{"rings", "device memory", testRingMemory},
-	{"rings", "calls", testRingCalls},
-	{"rings", "calls without a reply", testRingDeadline},
-	{"rings", "calls that end", testRingCallsEnd},
-}
+var rings = []section{{"rings", []entry{
+	{"messages", testRingMessages},
+	{"best effort", testRingBestEffort},
+	{"last message", testRingLast},
+	{"device memory", testRingMemory},
+	{"calls", testRingCalls},
+	{"calls without a reply", testRingDeadline},
+	{"calls that end", testRingCallsEnd},
+}}}
 
 // rings connects a ring of A with one of B.
 func (w *World) rings(o ring.Options) (x, y *ring.Ring) {

@@ -11,16 +11,16 @@ import (
 )
 
 // testRingMessages sends more messages than the rings have entries, with payloads of many
-// sizes, at each reliable level and with each access: all come, in order, whole.
+// sizes, at each reliable level and with and without a shadow: all come, in order, whole.
 func testRingMessages(w *World) {
 	levels := w.A.Query().Reliability & w.B.Query().Reliability
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
 		if levels&level == 0 {
 			continue
 		}
-		for _, access := range []ring.Access{ring.Measured, ring.Shadow} {
+		for _, shadow := range []bool{false, true} {
 			o := reliableRing()
-			o.Reliability, o.Access = level, access
+			o.Reliability, o.Shadow = level, shadow
 			x, y := w.rings(o)
 			exchangeMessages(w, x, y)
 			OK(w, x.Close())
@@ -124,95 +124,5 @@ func testRingBestEffort(w *World) {
 	}
 	if got == 0 {
 		w.Error("no message has come")
-	}
-}
-
-// testRingTags has payloads land where their tags say, and elsewhere if they do not match.
-func testRingTags(w *World) {
-	x, y := w.rings(reliableRing())
-	from, into := w.alloc(w.A, 4096), w.alloc(w.B, 3*4096)
-	pattern(from.Bytes(), 3)
-	page := func(n int) ring.Frame { return ring.Frame{Memory: into, Offset: n * 4096, Length: 4096} }
-	tagged := func(tag uint32, size int) *ring.Entry {
-		w.Helper()
-		e := w.getEntry(x)
-		OK(w, e.SetTag(tag))
-		OK(w, e.Attach(ring.Frame{Memory: from, Length: size}, nil))
-		OK(w, x.ReleaseSend(e))
-		e = w.receiveMessage(y, "")
-		if got, ok := e.Tag(); got != tag || !ok {
-			w.Errorf("tag %#x, %v, want %#x", got, ok, tag)
-		}
-		return e
-	}
-	const tag = 0xabcdef07
-	OK(w, y.SetPlace(tag, page(1)))
-	e := tagged(tag, 4096)
-	if !e.Placed() || e.Length() != 4096 || !bytes.Equal(page(1).Bytes(), from.Bytes()) {
-		w.Errorf("%d bytes, placed %v", e.Length(), e.Placed())
-	}
-	OK(w, y.ReleaseRecv(e))
-	// Others with the same entry of the table go to the ring's frame.
-	clear(into.Bytes())
-	for _, other := range []uint32{tag + 256, 7, tag ^ 1<<31, tag + 1} {
-		e := tagged(other, 4000)
-		if e.Placed() || e.Length() != 4000 || !bytes.Equal(e.Frame().Bytes()[:4000], from.Bytes()[:4000]) {
-			w.Errorf("tag %#x: %d bytes, placed %v", other, e.Length(), e.Placed())
-		}
-		OK(w, y.ReleaseRecv(e))
-	}
-	// A place that is too small takes nothing, and neither does the frame.
-	OK(w, y.SetPlace(tag, ring.Frame{Memory: into, Length: 100}))
-	if e = tagged(tag, 101); e.Length() != 0 || e.Discarded() != 101 {
-		w.Errorf("too small: %d bytes, %d discarded", e.Length(), e.Discarded())
-	}
-	OK(w, y.ReleaseRecv(e))
-	// One that has been withdrawn is none.
-	OK(w, y.EndPlace(Context(w), tag))
-	if e = tagged(tag, 5); e.Placed() || e.Length() != 5 {
-		w.Errorf("withdrawn: %d bytes, placed %v", e.Length(), e.Placed())
-	}
-	OK(w, y.ReleaseRecv(e))
-	if !bytes.Equal(into.Bytes(), make([]byte, 3*4096)) {
-		w.Error("something landed where it was not to")
-	}
-}
-
-// testRingDiscarded sends payloads for which there is no room: the message comes, and says so.
-func testRingDiscarded(w *World) {
-	o := reliableRing()
-	o.FrameSize = 1000
-	x, y := w.rings(o)
-	m := w.alloc(w.A, 4096)
-	for _, size := range []int{1001, 1000, 4096, 0, 1} {
-		w.sendMessage(x, "message", ring.Frame{Memory: m, Length: size}, nil)
-		e := w.receiveMessage(y, "message")
-		want, lost := size, 0
-		if size > 1000 {
-			want, lost = 0, size
-		}
-		if e.Length() != want || e.Discarded() != lost {
-			w.Errorf("%d bytes: %d came, %d discarded", size, e.Length(), e.Discarded())
-		}
-		OK(w, y.ReleaseRecv(e))
-	}
-	o.FrameSize = ring.NoPayload
-	x, y = w.rings(o)
-	w.sendMessage(x, "message", ring.Frame{Memory: m, Length: 1}, nil)
-	e := w.receiveMessage(y, "message")
-	if e.Length() != 0 || e.Discarded() != 1 || e.Frame() != (ring.Frame{}) {
-		w.Errorf("without a frame %d bytes came, %d discarded", e.Length(), e.Discarded())
-	}
-	// A frame that is attached takes the next message of this entry.
-	into := w.alloc(w.B, 10)
-	OK(w, e.Attach(ring.Frame{Memory: into, Length: 10}, nil))
-	OK(w, y.ReleaseRecv(e))
-	for i := range y.Entries() {
-		w.sendMessage(x, "message", ring.Frame{Memory: m, Length: 1}, nil)
-		e := w.receiveMessage(y, "message")
-		if want := i / (y.Entries() - 1); e.Length() != want {
-			w.Errorf("message %d: %d bytes, want %d", i, e.Length(), want)
-		}
-		OK(w, y.ReleaseRecv(e))
 	}
 }

@@ -11,6 +11,19 @@ import (
 	"time"
 )
 
+// T is the part of testing.TB that a check needs. Check.Run has one without go test.
+type T interface {
+	Name() string
+	Context() context.Context
+	Cleanup(func())
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Skip(args ...any)
+}
+
 // grace is the time in which a check must end whose limit is over.
 const grace = 10 * time.Second
 
@@ -42,7 +55,6 @@ func (c Check) Run(ctx context.Context, limit time.Duration, open Open) Outcome 
 	stuck := false
 	select {
 	case <-done:
-		r.wantNoGoroutines(ctx, others)
 	case <-ctx.Done():
 		select {
 		case <-done:
@@ -51,12 +63,21 @@ func (c Check) Run(ctx context.Context, limit time.Duration, open Open) Outcome 
 			r.fail(fmt.Sprintf("%v are over and it has not ended\n%s", limit, goroutines()))
 		}
 	}
-	o := r.outcome.get()
+	// Those that are about to end have until ctx ends; those of a check that ends with it, some time more.
+	for ended := time.Now(); !stuck && (ctx.Err() == nil || time.Since(ended) < min(limit, grace)) && runtime.NumGoroutine() > others; {
+		time.Sleep(time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); !stuck && n > others {
+		r.fail(fmt.Sprintf("%d goroutines are left, and %d were there before\n%s", n, others, goroutines()))
+	}
+	r.outcome.mu.Lock()
+	defer r.outcome.mu.Unlock()
+	o := r.outcome.Outcome
 	o.Stuck, o.Took = stuck, time.Since(start)
 	return o
 }
 
-// run is one run of a check, or of a part of one.
+// run is the T of a check, or of a part of one.
 type run struct {
 	name     string
 	outcome  *record // shared with its parts
@@ -64,40 +85,32 @@ type run struct {
 	ctx      context.Context // ends before what Cleanup was told is done
 	mu       sync.Mutex
 	cleanups []func()
-	helpers  map[string]bool // functions that called Helper
 }
 
-// record has the outcome so far of a run and its parts.
+// record is the outcome so far of a run and its parts.
 type record struct {
 	mu sync.Mutex
-	o  Outcome
+	Outcome
 }
 
-func (r *record) get() Outcome {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.o
-}
-
-// run calls f, which may end by runtime.Goexit, and cleans up after it.
+// run calls f, which may end by runtime.Goexit, and cleans up after it. That may fail the check too.
 func (r *run) run(f func(T)) {
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithCancel(r.parent)
-	// Cleanups may fail the check too.
 	r.guarded(func() { f(r) })
 	cancel()
-	for {
-		r.mu.Lock()
-		last := len(r.cleanups) - 1
-		if last < 0 {
-			r.mu.Unlock()
-			return
-		}
-		clean := r.cleanups[last]
-		r.cleanups = r.cleanups[:last]
-		r.mu.Unlock()
+	for clean := r.nextCleanup(); clean != nil; clean = r.nextCleanup() {
 		r.guarded(clean)
 	}
+}
+
+func (r *run) nextCleanup() (f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last := len(r.cleanups) - 1; last >= 0 {
+		f, r.cleanups = r.cleanups[last], r.cleanups[:last]
+	}
+	return f
 }
 
 // guarded calls f on a goroutine of its own, for Fatal ends the goroutine.
@@ -121,24 +134,11 @@ func (r *run) part(name string, f func(T)) {
 	p.run(f)
 }
 
-// wantNoGoroutines fails the check if goroutines are left that were not there before.
-// Those that are about to end have until ctx ends.
-func (r *run) wantNoGoroutines(ctx context.Context, others int) {
-	for runtime.NumGoroutine() > others {
-		select {
-		case <-ctx.Done():
-			r.fail(fmt.Sprintf("%d goroutines are left, and %d were there before\n%s", runtime.NumGoroutine(), others, goroutines()))
-			return
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
 func (r *run) fail(message string) {
 	r.outcome.mu.Lock()
 	defer r.outcome.mu.Unlock()
-	r.outcome.o.Failed = true
-	r.outcome.o.Messages = append(r.outcome.o.Messages, r.name+": "+message)
+	r.outcome.Failed = true
+	r.outcome.Messages = append(r.outcome.Messages, r.name+": "+message)
 }
 
 func (r *run) Name() string             { return r.name }
@@ -150,61 +150,40 @@ func (r *run) Cleanup(f func()) {
 	r.cleanups = append(r.cleanups, f)
 }
 
-func (r *run) Helper() {
-	if name := caller(3); name != "" {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.helpers == nil {
-			r.helpers = make(map[string]bool)
-		}
-		r.helpers[name] = true
-	}
-}
+// Helper does nothing: a message names the line of the check.
+func (r *run) Helper() {}
 
-func (r *run) Error(args ...any)                 { r.fail(r.position() + say(args)) }
-func (r *run) Errorf(format string, args ...any) { r.fail(r.position() + fmt.Sprintf(format, args...)) }
+func (r *run) Error(args ...any)                 { r.fail(position() + spaced(args)) }
+func (r *run) Errorf(format string, args ...any) { r.fail(position() + fmt.Sprintf(format, args...)) }
 
 func (r *run) Fatal(args ...any) {
-	r.fail(r.position() + say(args))
+	r.fail(position() + spaced(args))
 	runtime.Goexit()
 }
 
 func (r *run) Fatalf(format string, args ...any) {
-	r.fail(r.position() + fmt.Sprintf(format, args...))
+	r.fail(position() + fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
 func (r *run) Skip(args ...any) {
 	r.outcome.mu.Lock()
-	r.outcome.o.Skipped = true
-	r.outcome.o.Messages = append(r.outcome.o.Messages, say(args))
+	r.outcome.Skipped = true
+	r.outcome.Messages = append(r.outcome.Messages, spaced(args))
 	r.outcome.mu.Unlock()
 	runtime.Goexit()
 }
 
-// say puts spaces between args, as Go's tests do.
-func say(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }
+// spaced puts spaces between args, as Go's tests do.
+func spaced(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }
 
-// caller names the function skip frames above.
-func caller(skip int) string {
-	var pc [1]uintptr
-	if runtime.Callers(skip, pc[:]) == 0 {
-		return ""
-	}
-	f, _ := runtime.CallersFrames(pc[:]).Next()
-	return f.Function
-}
-
-// position says in which line a check has failed: that of the innermost function
-// that is no helper.
-func (r *run) position() string {
+// position says in which line of its own a check in Go has failed. A script says where it was.
+func position() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for {
 		f, more := frames.Next()
-		if !r.helpers[f.Function] {
+		if strings.Contains(f.Function, "/conform.test") || strings.Contains(f.Function, "/conform.Test") {
 			return fmt.Sprintf("%s:%d: ", filepath.Base(f.File), f.Line)
 		}
 		if !more {

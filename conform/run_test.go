@@ -54,14 +54,18 @@ func TestOutcomes(t *testing.T) {
 				t.Fatal("runs first")
 			})
 		}, Outcome{Failed: true}, []string{"runs first", "runs last"}},
-		"leaves a goroutine": {func(t T) { go func() { <-hold }() }, Outcome{Failed: true}, []string{"goroutine"}},
-		"does not end":       {func(t T) { <-hold }, Outcome{Failed: true, Stuck: true}, []string{"has not ended\n"}},
-		"waits too long":     {func(t T) { <-t.Context().Done(); t.Error("no answer") }, Outcome{Failed: true}, []string{"no answer"}},
+		"leaves goroutines": {func(t T) {
+			for range 10 { // those of other tests may end meanwhile
+				go func() { <-hold }()
+			}
+		}, Outcome{Failed: true}, []string{"goroutine"}},
+		"does not end":   {func(t T) { <-hold }, Outcome{Failed: true, Stuck: true}, []string{"has not ended\n"}},
+		"waits too long": {func(t T) { <-t.Context().Done(); t.Error("no answer") }, Outcome{Failed: true}, []string{"no answer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limit := time.Minute
 			switch name {
-			case "leaves a goroutine", "does not end":
+			case "leaves goroutines", "does not end":
 				limit = 100 * time.Millisecond
 			case "waits too long":
 				limit = 2 * time.Second

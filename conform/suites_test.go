@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/scripttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -79,4 +80,14 @@ func TestWithout(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestScripts runs the scripts over two NICs in this process. With -rewrite it makes what they print what is expected.
+func TestScripts(t *testing.T) {
+	scripttest.Run(t, "scripts", func(t *testing.T) func(words []string) string {
+		open := func(t T) (a, b *via.NIC) { return OnMemory(t.(*testing.T), "", via.Options{}) }
+		w := &World{T: t, open: open}
+		w.A, w.B = open(t)
+		return newPlay(w).command
+	})
 }

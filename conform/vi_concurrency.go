@@ -70,8 +70,8 @@ func drain(ctx context.Context, e *End, n, window, size int) error {
 	return nil
 }
 
-// testConcurrentVIs streams over several VIs of the same two NICs, with a
-// goroutine for each end, while VIs are made and destroyed beside them.
+// testConcurrentVIs streams both ways over several VIs of the same two NICs, with a
+// goroutine for each queue, while VIs are made and destroyed beside them.
 func testConcurrentVIs(w *World) {
 	const vis, messages, window, size = 4, 60, 8, 2000
 	ctx := Context(w)
@@ -85,8 +85,10 @@ func testConcurrentVIs(w *World) {
 	}
 	for i := range vis {
 		x, y := w.Connect(Setup{})
-		run(fmt.Sprintf("sender %d", i), func() error { return stream(ctx, x, messages, window, size) })
-		run(fmt.Sprintf("receiver %d", i), func() error { return drain(ctx, y, messages, window, size) })
+		for _, e := range []*End{x, y} {
+			run(fmt.Sprintf("sender %d", i), func() error { return stream(ctx, e, messages, window, size) })
+			run(fmt.Sprintf("receiver %d", i), func() error { return drain(ctx, e, messages, window, size) })
+		}
 	}
 	for _, nic := range []*via.NIC{w.A, w.B} {
 		run("creator", func() error {
@@ -103,28 +105,6 @@ func testConcurrentVIs(w *World) {
 				}
 			}
 			return nil
-		})
-	}
-	wg.Wait()
-}
-
-// testConcurrentQueues streams both ways over one connection, with a goroutine
-// for each of the four queues.
-func testConcurrentQueues(w *World) {
-	const messages, window, size = 100, 8, 2000
-	ctx := Context(w)
-	x, y := w.Connect(Setup{})
-	var wg sync.WaitGroup
-	for _, e := range []*End{x, y} {
-		wg.Go(func() {
-			if err := stream(ctx, e, messages, window, size); err != nil {
-				w.Errorf("sender: %v", err)
-			}
-		})
-		wg.Go(func() {
-			if err := drain(ctx, e, messages, window, size); err != nil {
-				w.Errorf("receiver: %v", err)
-			}
 		})
 	}
 	wg.Wait()

@@ -26,17 +26,17 @@ func Faults(open OpenFiltered) Suite {
 	return s
 }
 
-var faults = []entry{
-	{"faults", "a message waits for the write before it", testMessageAfterWrite},
-	{"faults", "a write does not overtake another", testWriteOvertakes},
-	{"faults", "a message waits for all of its frames", testMessageWhole},
-	{"faults", "frames in the same place", testOverlap},
-	{"faults", "acknowledged again", testAcknowledgedAgain},
-	{"faults", "acknowledged before the disconnect", testAcknowledgedFirst},
-	{"faults", "unreliable messages twice", testTwiceUnreliable},
-	{"faults", "too many reads", testTooManyReads},
-	{"faults", "a read that is too long", testReadTooLong},
-}
+var faults = []section{{"faults", []entry{
+	{"a message waits for the write before it", testMessageAfterWrite},
+	{"a write does not overtake another", testWriteOvertakes},
+	{"a message waits for all of its frames", testMessageWhole},
+	{"frames in the same place", testOverlap},
+	{"acknowledged again", testAcknowledgedAgain},
+	{"acknowledged before the disconnect", testAcknowledgedFirst},
+	{"unreliable messages twice", testTwiceUnreliable},
+	{"too many reads", testTooManyReads},
+	{"a read that is too long", testReadTooLong},
+}}}
 
 // wantNotDone fails the test if a receive is complete.
 func wantNotDone(t T, e *End, why string) {
@@ -54,7 +54,7 @@ func fromPeer(w *World, a via.VIAttributes, size int) (x, y *End, m *via.Memory)
 	return x, y, m
 }
 
-// loseWrite has the wire lose the write to an address. What it returns reports whether the
+// loseWrite makes the wire lose the write to an address. What it returns reports whether the
 // message that is sent then has been acknowledged.
 func loseWrite(wire *faultyWire, address uint64) (arrived func() bool) {
 	var message uint32

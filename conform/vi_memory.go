@@ -7,137 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testRegistration(w *World) {
-	ctx := Context(w)
-	m := Must(w.A.Alloc(ctx, 10000, via.MemoryAttributes{}))(w)
-	if m.Size() != 10000 || len(m.Bytes()) != 10000 || m.Address()%64 != 0 {
-		w.Errorf("%d bytes at %#x", m.Size(), m.Address())
-	}
-	for i, b := range m.Bytes() {
-		if b != 0 {
-			w.Fatalf("byte %d of new memory is %#x", i, b)
-		}
-	}
-	part := Must(w.A.Register(ctx, m.Bytes()[100:200], via.MemoryAttributes{ReadOnly: true}))(w)
-	if part.Handle() == m.Handle() || part.Address() != m.Address()+100 || part.Size() != 100 {
-		w.Errorf("part with handle %#x: %d bytes at %#x", part.Handle(), part.Size(), part.Address())
-	}
-	// Either registration may go first; the bytes stay until both are gone.
-	OK(w, m.Close(ctx))
-	part.Bytes()[0] = 7
-	OK(w, part.Close(ctx))
-	OK(w, m.Close(ctx)) // again
-
-	_, err := w.A.Register(ctx, make([]byte, 4096), via.MemoryAttributes{})
-	wantError(w, "register Go memory", err, via.ErrNotSupported)
-	_, err = w.A.Register(ctx, nil, via.MemoryAttributes{})
-	wantError(w, "register nothing", err, via.ErrInvalidParameter)
-	for _, size := range []int{0, -1} {
-		_, err = w.A.Alloc(ctx, size, via.MemoryAttributes{})
-		wantError(w, "allocate nothing", err, via.ErrInvalidParameter)
-	}
-
-	// Memory with a descriptor on it that is posted cannot go.
-	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(w)
-	own := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(w)
-	OK(w, vi.PostRecv(Must(own.NewDescriptor(0, 0))(w)))
-	wantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
-	OK(w, vi.Disconnect(ctx))
-	d, err := w.Take(vi.RecvDone)
-	wantStatus(w, "receive that was held", d, err, via.StatusFlushed)
-	OK(w, own.Close(ctx))
-}
-
-func testPtagInUse(w *World) {
-	ctx := Context(w)
-	tag := Must(w.A.CreatePtag(ctx))(w)
-	m := Must(w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(w)
-	wantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
-	OK(w, m.Close(ctx))
-	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(w)
-	wantError(w, "ptag of a VI", tag.Close(ctx), via.ErrResource)
-	OK(w, vi.Close(ctx))
-	OK(w, tag.Close(ctx))
-	OK(w, tag.Close(ctx)) // again
-	_, err := w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
-	wantError(w, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
-	_, err = w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil)
-	wantError(w, "VI with a destroyed ptag", err, via.ErrInvalidParameter)
-}
-
-// testProtection names memory in descriptors that the VI must not touch. The
-// descriptor completes with an error; on a reliable VI the connection breaks, on
-// an unreliable one it stays; everything else goes on.
-func testProtection(w *World) {
-	ctx := Context(w)
-	bystanderA, bystanderB := w.Connect(Setup{})
-	foreignTag := Must(w.A.CreatePtag(ctx))(w)
-	foreign := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: foreignTag}))(w)
-	readOnly := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(w)
-	other := Must(w.B.Alloc(ctx, 4096, via.MemoryAttributes{}))(w)
-
-	cases := []struct {
-		name       string
-		segment    func(e *End, d *via.Descriptor) error
-		send, recv bool // which queues must refuse it
-	}{
-		{"memory of another ptag", func(_ *End, d *via.Descriptor) error { return foreign.AddTo(d, 0, 100) }, true, true},
-		{"memory of another NIC", func(_ *End, d *via.Descriptor) error { return other.AddTo(d, 0, 100) }, true, true},
-		{"read-only memory", func(_ *End, d *via.Descriptor) error { return readOnly.AddTo(d, 0, 100) }, false, true},
-		{"handle without a region", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0xdeadbeef, 100) }, true, true},
-		{"handle 0", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0, 100) }, true, true},
-		{"past the end", func(e *End, d *via.Descriptor) error {
-			return d.AddData(e.Memory.Address()+uint64(e.Memory.Size())-99, e.Memory.Handle(), 100)
-		}, true, true},
-		{"before the start", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address()-1, e.Memory.Handle(), 100) }, true, true},
-		{"around the end of the address space", func(e *End, d *via.Descriptor) error { return d.AddData(1<<64-50, e.Memory.Handle(), 100) }, true, true},
-	}
-	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
-		for _, c := range cases {
-			w.part(level.String()+"/"+c.name, func(w *World) {
-				x, y := w.Connect(Setup{Attributes: via.VIAttributes{Reliability: level}})
-				if c.send {
-					// A reliable send is looked at when there is a receive for it.
-					OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 100)))
-					x.Send[0].Prepare()
-					OK(w, c.segment(x, x.Send[0]))
-					OK(w, x.VI.PostSend(x.Send[0]))
-					d, err := w.Take(x.VI.SendDone)
-					wantStatus(w, "send", d, err, via.StatusProtectionError)
-					wantBroken(w, x, y, level)
-				}
-				if c.recv {
-					x, y = w.Connect(Setup{Attributes: via.VIAttributes{Reliability: level}})
-					x.Recv[0].Prepare()
-					OK(w, c.segment(x, x.Recv[0]))
-					OK(w, x.VI.PostRecv(x.Recv[0]))
-					d, err := receiveSome(w, y, x)
-					wantStatus(w, "receive", d, err, via.StatusProtectionError)
-					wantBroken(w, x, y, level)
-				}
-			})
-		}
-	}
-	exchange(w, bystanderA, bystanderB, 5000, 1)
-
-	x, y := w.Connect(Setup{})
-	x.Send[0].Prepare()
-	OK(w, readOnly.AddTo(x.Send[0], 0, 100))
-	OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 100)))
-	OK(w, x.VI.PostSend(x.Send[0]))
-	w.MustTake(y.VI.RecvDone)
-	w.MustTake(x.VI.SendDone)
-
-	strange := Must(foreign.NewDescriptor(1024, 0))(w)
-	wantError(w, "descriptor of another ptag", x.VI.PostSend(strange), via.ErrInvalidPtag)
-	strange = Must(other.NewDescriptor(1024, 0))(w)
-	// Its handle may be that of other memory here, so that the code differs.
-	if err := x.VI.PostSend(strange); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidPtag) {
-		w.Errorf("descriptor of another NIC: error %v", err)
-	}
-	exchange(w, x, y, 100, 2)
-}
-
 // receiveSome sends messages of 100 bytes from one end until the other has
 // received one, well or badly: an unreliable wire may lose some.
 func receiveSome(w *World, from, to *End) (d *via.Descriptor, err error) {
@@ -205,37 +74,68 @@ func testStaleHandle(w *World) {
 	wantBroken(w, x, y, via.ReliableDelivery)
 }
 
-// testTakenFromReceive takes memory away from a receive that waits, after the NIC had time to
-// fetch it: the message is refused, and nothing is written, not to what comes before that memory
-// either.
-func testTakenFromReceive(w *World) {
-	const size, before = 1000, 100
+// testEagerReceive receives into memory whose messages land in the NIC's copy, which writes them back or holds them, and into
+// memory for which the NIC has no room. The program has all bytes by the read path, sends them on, and has them in memory
+// once the registration ends.
+func testEagerReceive(w *World) {
+	const size = 16 << 10
 	ctx := Context(w)
-	keep := Must(w.B.Alloc(ctx, size, via.MemoryAttributes{}))(w)
-	for _, front := range []int{0, before} {
-		for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
-			x, y := w.Connect(Setup{Attributes: via.VIAttributes{Reliability: level}, Segments: 2})
-			m := Must(w.B.Register(ctx, keep.Bytes(), via.MemoryAttributes{}))(w)
+	x, y := w.Connect(Setup{})
+	room, err := w.B.EagerStats()
+	if errors.Is(err, via.ErrNotSupported) {
+		w.Skip("the NIC has no eager memory")
+	}
+	OK(w, err)
+	tooMuch := int(room.FreeSRAM) + size
+	keep := Must(w.B.Alloc(ctx, tooMuch, via.MemoryAttributes{}))(w)
+	for _, c := range []struct {
+		way  via.EagerReceive
+		size int
+	}{{via.EagerWriteBack, size}, {via.EagerHold, size}, {via.EagerHold, tooMuch}} {
+		b := keep.Bytes()[:c.size]
+		clear(b[:size])
+		m := Must(w.B.Register(ctx, b, via.MemoryAttributes{Eager: via.EagerAttributes{Mode: via.EagerWritten, Receive: c.way, NoRoom: via.NoRoomOrdinary}}))(w)
+		before := Must(w.B.EagerStats())(w)
+		if roomy := c.size == size; m.IsEager() != roomy || !roomy && before.FellBack == 0 {
+			w.Fatalf("%d bytes are eager: %v, %d fell back", c.size, m.IsEager(), before.FellBack)
+		}
+		want := make([]byte, size)
+		for i, n := range []int{1024, 1, 64, 100, 8000, 3000} {
+			at, data := 1024+64*i+i/4, x.Memory.Bytes()[:n]
+			pattern(data, uint64(i))
+			copy(want[at:], data)
 			y.Recv[0].Prepare()
-			if front > 0 {
-				y.Prepare(w, y.Recv[0], 0, front)
-			}
-			OK(w, m.AddTo(y.Recv[0], 0, size))
+			OK(w, m.AddTo(y.Recv[0], at, n))
 			OK(w, y.VI.PostRecv(y.Recv[0]))
-			for range 100 { // it fetches when there is nothing else to do
-				w.A.Poll()
-				w.B.Poll()
+			OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, n)))
+			w.MustTake(y.VI.RecvDone)
+			w.MustTake(x.VI.SendDone)
+			got := make([]byte, size)
+			if _, err := m.Eager().ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+				w.Fatalf("way %d, %d bytes at %d: other bytes are read, %v", c.way, n, at, err)
 			}
-			OK(w, m.Close(ctx))
-			pattern(x.Memory.Bytes()[:front+size], 1)
-			OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, front+size)))
-			d, err := w.Take(y.VI.RecvDone)
-			wantStatus(w, "a receive whose memory is gone", d, err, via.StatusProtectionError)
-			d, err = w.Take(x.VI.SendDone)
-			wantStatus(w, "its message", d, err, via.StatusRemoteDescriptor)
-			if !bytes.Equal(keep.Bytes(), make([]byte, size)) || !bytes.Equal(y.Memory.Bytes()[:front], make([]byte, front)) {
-				w.Fatal("memory was written after some of it had been taken away")
+			holds := m.IsEager() && c.way == via.EagerHold
+			if there := bytes.Equal(b[at:at+n], data); !holds && !there || holds && there && n >= 1024 {
+				w.Errorf("way %d: memory has the %d bytes: %v", c.way, n, there)
 			}
+		}
+		now := Must(w.B.EagerStats())(w)
+		if landed := now.Landed - before.Landed; landed > 0 != m.IsEager() || c.way == via.EagerWriteBack && now.WrittenBack-before.WrittenBack < landed {
+			w.Errorf("way %d: before %+v, now %+v", c.way, before, now)
+		}
+		Must(m.Eager().WriteAt([]byte("changed"), 2000))(w)
+		copy(want[2000:], "changed")
+		OK(w, x.VI.PostRecv(x.Prepare(w, x.Recv[0], 0, size)))
+		y.Send[0].Prepare()
+		OK(w, m.AddTo(y.Send[0], 0, size))
+		OK(w, y.VI.PostSend(y.Send[0]))
+		w.MustTake(x.VI.RecvDone)
+		w.MustTake(y.VI.SendDone)
+		if !bytes.Equal(x.Memory.Bytes()[:size], want) {
+			w.Errorf("way %d: other bytes were sent on", c.way)
+		}
+		if OK(w, m.Close(ctx)); !bytes.Equal(b[:size], want) {
+			w.Errorf("way %d: memory does not have what was received", c.way)
 		}
 	}
 }

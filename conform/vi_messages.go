@@ -2,11 +2,9 @@ package conform
 
 import (
 	"bytes"
-	"context"
 	"math/rand/v2"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -33,33 +31,6 @@ func testAttributes(w *World) {
 }
 
 var sizes = []int{0, 1, 7, 63, 64, 65, 1000, 4096, 4097, 8191, 8192, 8193, 32767, 32768}
-
-func testMessagesReliable(w *World) {
-	x, y := w.Connect(Setup{})
-	for i, n := range sizes {
-		exchange(w, x, y, n, uint64(i))
-		exchange(w, y, x, n, uint64(i)+1000)
-	}
-}
-
-// testMessagesFrames sends messages that just fill a frame, or do not, at each reliable
-// level.
-func testMessagesFrames(w *World) {
-	const header = datasheet.HeaderSize
-	mtu := w.A.Query().MTU
-	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
-		if w.A.Query().Reliability&level == 0 {
-			continue
-		}
-		x, y := w.Connect(Setup{Attributes: via.VIAttributes{Reliability: level, MaxTransfer: 64 << 10}})
-		for i, n := range []int{mtu - header - 1, mtu - header, mtu - header + 1, 3*mtu + 7, 64 << 10} {
-			n = min(n, 64<<10)
-			exchange(w, x, y, n, uint64(i))
-			exchange(w, y, x, n, uint64(i)+1000)
-		}
-		release(w, x, y)
-	}
-}
 
 // exchange sends one message of n bytes and compares what arrives.
 func exchange(w *World, from, to *End, n int, seed uint64) {
@@ -172,46 +143,6 @@ func testScatterGather(w *World) {
 	}
 }
 
-func testImmediate(w *World) {
-	x, y := w.Connect(Setup{})
-	for _, n := range []int{0, 10, 20000} {
-		OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 20000)))
-		d := x.Prepare(w, x.Send[0], 0, n)
-		want := 0xdeadbe00 + uint32(n)
-		d.SetImmediate(want)
-		OK(w, x.VI.PostSend(d))
-		r := w.MustTake(y.VI.RecvDone)
-		if v, ok := r.Immediate(); !ok || v != want || int(r.Length()) != n {
-			w.Errorf("immediate data %#x, %v with %d bytes; want %#x with %d", v, ok, r.Length(), want, n)
-		}
-		w.MustTake(x.VI.SendDone)
-	}
-}
-
-// testInline sends messages that stand in their descriptors.
-func testInline(w *World) {
-	most := w.A.Query().MaxInline
-	if most == 0 {
-		w.Skip("the NIC takes no inline data")
-	}
-	x, y := w.Connect(Setup{Segments: most / 16})
-	for _, n := range []int{0, 1, 31, 64, most} {
-		OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, most)))
-		d := x.Send[0]
-		d.Prepare()
-		for i := range n {
-			d.Inline()[i] = byte(i + n)
-		}
-		OK(w, d.SetInline(n))
-		OK(w, x.VI.PostSend(d))
-		r := w.MustTake(y.VI.RecvDone)
-		if !bytes.Equal(y.Memory.Bytes()[:r.Length()], d.Inline()[:n]) {
-			w.Errorf("%d bytes: %d others came", n, r.Length())
-		}
-		w.MustTake(x.VI.SendDone)
-	}
-}
-
 // testOrder posts more sends than receives: the sender stalls and nothing is
 // lost or swapped.
 func testOrder(w *World) {
@@ -243,36 +174,4 @@ func testOrder(w *World) {
 	if taken > received {
 		w.Errorf("%d sends completed, %d messages received", taken, received)
 	}
-}
-
-func testWaits(w *World) {
-	x, y := w.Connect(Setup{})
-	OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 100)))
-
-	short, cancel := context.WithTimeout(w.Context(), 5*time.Millisecond)
-	defer cancel()
-	_, err := y.VI.RecvWait(short)
-	wantError(w, "wait past the deadline", err, via.ErrTimeout, context.DeadlineExceeded)
-	canceled, cancel := context.WithCancel(w.Context())
-	time.AfterFunc(5*time.Millisecond, cancel)
-	_, err = y.VI.RecvWait(canceled)
-	wantError(w, "cancelled wait", err, via.ErrCanceled, context.Canceled)
-
-	// What was given up is not lost: the receive is still posted.
-	got := make(chan error, 1)
-	go func() {
-		d, err := y.VI.RecvWait(Context(w))
-		if err == nil && d.Length() != 50 {
-			w.Errorf("%d bytes received, want 50", d.Length())
-		}
-		got <- err
-	}()
-	time.Sleep(20 * time.Millisecond) // so that the waiter sleeps
-	OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, 50)))
-	if _, err := x.VI.SendWait(Context(w)); err != nil {
-		w.Error(err)
-	}
-	OK(w, <-got)
-	_, err = x.VI.SendWait(Context(w))
-	wantError(w, "wait on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 }

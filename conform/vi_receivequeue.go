@@ -48,21 +48,6 @@ func (s *sharing) received(d *via.Descriptor) []byte {
 	return s.memory.Bytes()[int(d.User().Word)*s.size:][:d.Length()]
 }
 
-func (s *sharing) take(w *World) (c via.Completion) {
-	w.Helper()
-	w.Until("a receive of the shared queue", func() bool {
-		var err error
-		if c, err = s.cq.Done(); err != nil && err != via.ErrNotDone {
-			w.Fatal(err)
-		}
-		return err == nil
-	})
-	if c.Descriptor == nil || c.Queue != via.RecvQueue || c.User != c.Descriptor.User().Word {
-		w.Fatalf("completion %+v", c)
-	}
-	return c
-}
-
 // testSharedReceives has several VIs send more than the shared queue holds: each message
 // comes once, in order on its VI, with the VI's name.
 func testSharedReceives(w *World) {
@@ -110,77 +95,4 @@ func testSharedReceives(w *World) {
 	if n := s.queue.Queued(); n != depth {
 		w.Errorf("%d receives are posted, want %d", n, depth)
 	}
-}
-
-// testSharedFailure ends one VI with an error; the queue and the other VIs go on. It asks
-// for what is refused, too.
-func testSharedFailure(w *World) {
-	const depth = 4
-	ctx := Context(w)
-	s := newSharing(w, 2, depth, 64, via.VIAttributes{RDMAWrite: true})
-	ds := Must(s.queue.NewDescriptors(ctx, 1, 1))(w)
-	if err := s.queue.PostRecv(ds[0]); err != via.ErrQueueFull {
-		w.Errorf("a post on a full queue: %v", err)
-	}
-	wantError(w, "a receive for a VI that shares", s.to[0].PostRecv(ds[0]), via.ErrInvalidState)
-	_, err := s.to[0].RecvDone()
-	wantError(w, "RecvDone of a VI that shares", err, via.ErrInvalidState)
-	_, err = s.to[0].RecvWait(ctx)
-	wantError(w, "RecvWait of a VI that shares", err, via.ErrInvalidState)
-	wantError(w, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
-	wantError(w, "a queue in use", s.queue.Close(ctx), via.ErrResource)
-	tag := Must(w.B.CreatePtag(ctx))(w)
-	_, err = w.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue, Ptag: tag}, nil, nil)
-	wantError(w, "another ptag", err, via.ErrInvalidPtag)
-	_, err = w.A.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, nil)
-	wantError(w, "a queue of another NIC", err, via.ErrInvalidParameter)
-	_, err = w.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, s.cq)
-	wantError(w, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
-	_, err = w.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{}, nil)
-	wantError(w, "a queue without a CQ", err, via.ErrInvalidParameter)
-	OK(w, tag.Close(ctx))
-
-	// A write with immediate data takes a receive too.
-	x := s.from[1]
-	target := Must(w.B.Alloc(ctx, 4096, via.MemoryAttributes{RDMAWrite: true}))(w)
-	write := Must(x.VI.NewDescriptors(ctx, 1, 2))(w)[0]
-	x.writeTo(w, write, 0, 8, target, 0).SetImmediate(77)
-	OK(w, x.VI.PostSend(write))
-	c := s.take(w)
-	OK(w, c.Err)
-	if value, ok := c.Descriptor.Immediate(); c.VI != s.to[1] || !ok || value != 77 {
-		w.Errorf("an RDMA write: %+v, %d, %v", c, value, ok)
-	}
-	w.MustTake(x.VI.SendDone)
-	s.post(w, c.Descriptor)
-
-	// Too long for the receive: the VI is gone, its receive comes back with its name.
-	x = s.from[0]
-	OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, 65)))
-	c = s.take(w)
-	if wantStatus(w, "a message that is too long", c.Descriptor, c.Err, via.StatusLengthError); c.VI != s.to[0] {
-		w.Error("the receive of another VI came back")
-	}
-	s.post(w, c.Descriptor)
-	_, err = w.Take(x.VI.SendDone)
-	wantError(w, "its send", err, via.ErrDescriptor)
-	wantState(w, s.to[0], via.ErrorState)
-	for i := range 3 * depth {
-		x := s.from[1]
-		OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, i)))
-		c := s.take(w)
-		OK(w, c.Err)
-		if c.VI != s.to[1] || c.Descriptor.Length() != uint32(i) {
-			w.Fatalf("message %d: %+v of %d bytes", i, c, c.Descriptor.Length())
-		}
-		s.post(w, c.Descriptor)
-		w.MustTake(x.VI.SendDone)
-	}
-	for _, v := range s.to {
-		OK(w, v.Disconnect(ctx))
-		OK(w, v.Close(ctx))
-	}
-	OK(w, s.queue.Close(ctx))
-	wantError(w, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
-	OK(w, s.cq.Close(ctx))
 }

@@ -78,7 +78,7 @@ func (w *faultyWire) filter(sent bool, b []byte) [][]byte {
 	return [][]byte{b}
 }
 
-// set has a rule hold from now on; nil ends it.
+// set makes a rule hold from now on; nil ends it.
 func (w *faultyWire) set(rule func(sent bool, f frame) [][]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func (w *World) another() *World {
 
 // part runs f as a part of the check with a name of its own.
 func (w *World) part(name string, f func(w *World)) {
-	as := func(t T) { f(&World{T: t, A: w.A, B: w.B, open: w.open}) }
+	as := func(t T) { f(&World{T: t, A: w.A, B: w.B, open: w.open, before: w.before}) }
 	switch t := w.T.(type) {
 	case *testing.T:
 		t.Run(name, func(t *testing.T) { as(t) })
@@ -270,5 +271,52 @@ func wantState(t T, v *via.VI, want via.State) {
 	t.Helper()
 	if s := Must(v.Query(Context(t)))(t); s.State != want {
 		t.Errorf("VI is in state %v, want %v", s.State, want)
+	}
+}
+
+// checkFiles fails the test if files are left open after what is cleaned up later
+// than this call.
+func checkFiles(t T) {
+	t.Helper()
+	// The runtime opens what it keeps open: its poller.
+	r, w, err := os.Pipe()
+	OK(t, err)
+	OK(t, r.Close())
+	OK(t, w.Close())
+	before := openFiles(t)
+	t.Cleanup(func() {
+		after := openFiles(t)
+		// A server that a NIC has left closes its end by itself.
+		for end := time.Now().Add(Timeout); after > before && time.Now().Before(end); after = openFiles(t) {
+			time.Sleep(time.Millisecond)
+		}
+		if after > before {
+			t.Errorf("%d files are open, %d before the test", after, before)
+		}
+	})
+}
+
+// openFiles counts the process's file descriptors.
+func openFiles(t T) int {
+	t.Helper()
+	f, err := os.ReadDir("/proc/self/fd")
+	OK(t, err)
+	return len(f)
+}
+
+// release takes back all that is on the queues of ends and destroys their VIs.
+func release(w *World, ends ...*End) {
+	w.Helper()
+	for _, e := range ends {
+		OK(w, e.VI.Disconnect(Context(w)))
+		for _, done := range []func() (*via.Descriptor, error){e.VI.SendDone, e.VI.RecvDone} {
+			for {
+				if _, err := w.Take(done); err == via.ErrQueueEmpty {
+					break
+				}
+			}
+		}
+		OK(w, e.VI.Close(Context(w)))
+		OK(w, e.Memory.Close(Context(w)))
 	}
 }

@@ -182,7 +182,7 @@ func (d *Descriptor) setRemote(op datasheet.Control, address uint64, handle uint
 	return nil
 }
 
-// SetFence has the device begin d, on a send queue, only after all earlier RDMA reads of
+// SetFence makes the device begin d, on a send queue, only after all earlier RDMA reads of
 // that queue are complete.
 func (d *Descriptor) SetFence() { d.control.Control |= datasheet.ControlQueueFence }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/descriptors"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -41,9 +43,7 @@ func TestNewDescriptorChecksItsMemory(t *testing.T) {
 
 func TestDescriptorBytes(t *testing.T) {
 	for n, want := range map[int]int{0: 64, 1: 64, 2: 64, 3: 128, 6: 128, 7: 192, MaxSegments: 4096} {
-		if got := DescriptorBytes(n); got != want {
-			t.Errorf("%d segments take %d bytes, want %d", n, got, want)
-		}
+		should.Be(t, DescriptorBytes(n), want, "%d segments take bytes", n)
 	}
 }
 
@@ -54,13 +54,8 @@ func TestDescriptorBytesAsTheDeviceSeesThem(t *testing.T) {
 	for i := range mem {
 		mem[i] = 0xee // what a descriptor used before may have left
 	}
-	d, err := NewDescriptor(mem, testAddress, testHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AddData(0x1122334455667788, 0x99aabbcc, 0x1000); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(NewDescriptor(mem, testAddress, testHandle))(t)
+	must.OK(t, d.AddData(0x1122334455667788, 0x99aabbcc, 0x1000))
 	d.SetImmediate(0xdeadbeef)
 	want := []byte{
 		0, 0, 0, 0, 0, 0, 0, 0, // Next
@@ -75,9 +70,7 @@ func TestDescriptorBytesAsTheDeviceSeesThem(t *testing.T) {
 		0xcc, 0xbb, 0xaa, 0x99, // Handle
 		0, 0x10, 0, 0, // Length
 	}
-	if diff := cmp.Diff(want, mem[:len(want)]); diff != "" {
-		t.Errorf("descriptor (-want +got):\n%s", diff)
-	}
+	should.Be(t, cmp.Diff(want, mem[:len(want)]), "", "descriptor (-want +got)")
 	if got := d.Token(); got.Address != testAddress || got.Handle != testHandle || got.Flags != 0 {
 		t.Errorf("token is %+v", got)
 	}
@@ -90,18 +83,13 @@ func TestAddDataStopsWhereTheMemoryEnds(t *testing.T) {
 		{ControlSegmentSize + DataSegmentSize*(MaxSegments+1), MaxSegments},
 		{8192, MaxSegments},
 	} {
-		d, err := NewDescriptor(alignedBytes(tt.bytes, 0), testAddress, testHandle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(NewDescriptor(alignedBytes(tt.bytes, 0), testAddress, testHandle))(t)
 		for i := range tt.room {
 			if err := d.AddData(uint64(i), 1, 1); err != nil {
 				t.Fatalf("%d bytes: segment %d of %d: %v", tt.bytes, i+1, tt.room, err)
 			}
 		}
-		if err := d.AddData(1, 1, 1); !errors.Is(err, ErrTooManySegments) {
-			t.Errorf("%d bytes: segment %d: got %v, want ErrTooManySegments", tt.bytes, tt.room+1, err)
-		}
+		should.Fail(t, d.AddData(1, 1, 1), ErrTooManySegments, "%d bytes: segment %d", tt.bytes, tt.room+1)
 		if int(d.Length()) != tt.room || int(d.Control().SegCount) != tt.room || len(d.Segments()) != tt.room {
 			t.Errorf("%d bytes: the refused segment left traces: length %d, count %d, %d segments",
 				tt.bytes, d.Length(), d.Control().SegCount, len(d.Segments()))
@@ -110,13 +98,8 @@ func TestAddDataStopsWhereTheMemoryEnds(t *testing.T) {
 }
 
 func TestInlineData(t *testing.T) {
-	d, err := NewDescriptor(alignedBytes(128, 0), testAddress, testHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(d.Inline()); n != 96 {
-		t.Errorf("room for %d bytes in 128", n)
-	}
+	d := must.Get(NewDescriptor(alignedBytes(128, 0), testAddress, testHandle))(t)
+	should.Be(t, len(d.Inline()), 96, "room for bytes in 128")
 	for _, n := range []int{-1, 97, math.MaxInt} {
 		if err := d.SetInline(n); !errors.Is(err, ErrInlineRoom) || *d.Control() != (ControlSegment{}) {
 			t.Errorf("%d bytes: %v, %+v", n, err, *d.Control())
@@ -124,16 +107,12 @@ func TestInlineData(t *testing.T) {
 	}
 	for n, units := range map[int]uint16{0: 0, 1: 1, 16: 1, 17: 2, 96: 6} {
 		d.Prepare()
-		if err := d.SetInline(n); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.SetInline(n))
 		want := ControlSegment{SegCount: units, Control: ControlInline, Length: uint32(n)}
 		if *d.Control() != want || len(d.Segments()) != 0 {
 			t.Errorf("%d bytes: %+v", n, *d.Control())
 		}
-		if err := d.AddData(testAddress, testHandle, 1); !errors.Is(err, ErrTooManySegments) {
-			t.Errorf("a segment beside inline data: %v", err)
-		}
+		should.Fail(t, d.AddData(testAddress, testHandle, 1), ErrTooManySegments, "a segment beside inline data")
 		d.Control().Length = 0
 		d.Control().StoreStatus(StatusDone | StatusFlushed)
 		if d.Rearm(); *d.Control() != want {
@@ -141,22 +120,13 @@ func TestInlineData(t *testing.T) {
 		}
 	}
 	d.Prepare()
-	if err := d.AddData(testAddress, testHandle, 1); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, d.AddData(testAddress, testHandle, 1))
 }
 
 func TestAddDataRefusesLengthsThatWrap(t *testing.T) {
-	d, err := NewDescriptor(alignedBytes(128, 0), testAddress, testHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AddData(0, 1, math.MaxUint32); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AddData(0, 1, 1); !errors.Is(err, ErrLengthOverflow) {
-		t.Errorf("got %v, want ErrLengthOverflow", err)
-	}
+	d := must.Get(NewDescriptor(alignedBytes(128, 0), testAddress, testHandle))(t)
+	must.OK(t, d.AddData(0, 1, math.MaxUint32))
+	should.Fail(t, d.AddData(0, 1, 1), ErrLengthOverflow)
 	if d.Length() != math.MaxUint32 || len(d.Segments()) != 1 {
 		t.Errorf("the refused segment left traces: length %d, %d segments", d.Length(), len(d.Segments()))
 	}
@@ -167,13 +137,8 @@ func TestAddDataRefusesLengthsThatWrap(t *testing.T) {
 
 func TestCompletionIsSeenThroughTheView(t *testing.T) {
 	mem := alignedBytes(64, 0)
-	d, err := NewDescriptor(mem, testAddress, testHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AddData(0x1000, 1, 4096); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(NewDescriptor(mem, testAddress, testHandle))(t)
+	must.OK(t, d.AddData(0x1000, 1, 4096))
 	if d.Status().Done() {
 		t.Fatal("a new descriptor is done")
 	}
@@ -210,10 +175,7 @@ func TestDescriptorModel(t *testing.T) {
 		}
 		room := rapid.IntRange(0, 8).Draw(t, "room")
 		mem := alignedBytes(ControlSegmentSize+room*DataSegmentSize, 0)
-		d, err := NewDescriptor(mem, testAddress, testHandle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(NewDescriptor(mem, testAddress, testHandle))(t)
 		var model []segment
 		total := func() (n uint64) {
 			for _, s := range model {
@@ -250,9 +212,7 @@ func TestDescriptorModel(t *testing.T) {
 					t.Fatalf("control segment %+v, want %d segments of %d bytes", c, len(model), total())
 				}
 				for i, s := range DataSegmentsAt(mem[ControlSegmentSize:])[:len(model)] {
-					if got := (segment{s.Address, s.Handle, s.Length}); got != model[i] {
-						t.Fatalf("segment %d is %+v, want %+v", i, got, model[i])
-					}
+					must.Be(t, segment{s.Address, s.Handle, s.Length}, model[i], "segment %d", i)
 				}
 			},
 		})

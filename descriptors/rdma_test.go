@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/descriptors"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -12,22 +14,15 @@ import (
 // and does not count in Length.
 func TestRDMADescriptor(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		d, err := NewDescriptor(alignedBytes(DescriptorBytes(3), 0), testAddress, testHandle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(NewDescriptor(alignedBytes(DescriptorBytes(3), 0), testAddress, testHandle))(t)
 		remote := func() {
-			if err := d.SetRDMAWrite(0x1122334455667788, 0x99aabbcc); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.SetRDMAWrite(0x1122334455667788, 0x99aabbcc))
 		}
 		if !late {
 			remote()
 		}
 		for i := range uint32(2) {
-			if err := d.AddData(0x1000+uint64(i), 7, 100+i); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.AddData(0x1000+uint64(i), 7, 100+i))
 		}
 		if late {
 			remote()
@@ -58,33 +53,19 @@ func TestRDMADescriptor(t *testing.T) {
 // TestRDMADescriptorRoom: MaxSegments data segments fit behind the address segment, and
 // what does not fit is refused and changes nothing.
 func TestRDMADescriptorRoom(t *testing.T) {
-	d, err := NewDescriptor(alignedBytes(DescriptorBytes(MaxSegments+1), 0), testAddress, testHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(NewDescriptor(alignedBytes(DescriptorBytes(MaxSegments+1), 0), testAddress, testHandle))(t)
 	for range MaxSegments {
-		if err := d.AddData(0, 7, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.AddData(0, 7, 1))
 	}
 	if err := d.SetRDMAWrite(0, 1); err != nil || d.Control().SegCount != MaxSegments+1 {
 		t.Errorf("%v, %d segments", err, d.Control().SegCount)
 	}
-	small, err := NewDescriptor(alignedBytes(64, 0)[:48], testAddress, testHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := small.AddData(0, 7, 5); err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(NewDescriptor(alignedBytes(64, 0)[:48], testAddress, testHandle))(t)
+	must.OK(t, small.AddData(0, 7, 5))
 	if err := small.SetRDMARead(0, 1); !errors.Is(err, ErrTooManySegments) || small.Control().Control != OpSend || small.Control().SegCount != 1 {
 		t.Errorf("no room for the address segment: %v, control %#x", err, small.Control().Control)
 	}
 	small.Prepare()
-	if err := small.SetInline(3); err != nil {
-		t.Fatal(err)
-	}
-	if err := small.SetRDMAWrite(0, 1); !errors.Is(err, ErrTooManySegments) {
-		t.Errorf("inline data with RDMA: %v", err)
-	}
+	must.OK(t, small.SetInline(3))
+	should.Fail(t, small.SetRDMAWrite(0, 1), ErrTooManySegments, "inline data with RDMA")
 }

@@ -4,7 +4,7 @@
 --   cp trapeze.lua ~/.local/lib/wireshark/plugins/     # for good
 
 local types = { "data", "ack", "probe", "connect request", "connect accept", "connect reject", "disconnect",
-	"station query", "station answer", "RDMA write", "RDMA read request", "RDMA read response", "cells",
+	"RDMA write", "RDMA read request", "RDMA read response", "cells",
 	"cell stop", "cell start" }
 local reliabilities = { [0] = "unreliable", "reliable delivery", "reliable reception" }
 local header, reference, extension, connect_body, cell = 64, 16, 16, 96, 56
@@ -26,7 +26,6 @@ local fields = {
 	extent = ProtoField.uint32("trapeze.extent", "Extent"),
 	offset = ProtoField.uint32("trapeze.offset", "Offset"),
 	selective = ProtoField.uint64("trapeze.selective", "Selective acknowledgement", base.HEX),
-	nonce = ProtoField.uint64("trapeze.nonce", "Random number", base.HEX),
 	mtu = ProtoField.uint32("trapeze.mtu", "MTU"),
 	longest = ProtoField.uint32("trapeze.longest_request", "Longest request"),
 	immediate = ProtoField.uint32("trapeze.immediate", "Immediate", base.HEX),
@@ -87,8 +86,6 @@ local function words(kind)
 		return { fields.message, 4, fields.mtu, 4, fields.longest, 4, fields.immediate, 4 }
 	elseif kind == 6 or kind == 7 then
 		return { fields.message, 4, fields.extent, 4, fields.offset, 4, fields.result, 4 }
-	elseif kind == 8 or kind == 9 then
-		return { fields.message, 4, fields.nonce, 8, fields.immediate, 4 }
 	end
 	return { fields.message, 4, fields.extent, 4, fields.offset, 4, fields.immediate, 4 }
 end
@@ -118,7 +115,7 @@ function trapeze.dissector(frame, pinfo, root)
 	tree:add_le(fields.checksum, frame(at(60), 4))
 
 	local text = string.format("%s, endpoint %d to %d", types[kind] or ("type " .. kind), frame(at(24), 4):le_uint(), frame(at(20), 4):le_uint())
-	if kind == 1 or kind >= 10 and kind <= 12 then
+	if kind == 1 or kind >= 8 and kind <= 10 then
 		text = string.format("%s, PSN %08x, message %d, %d bytes at %d of %d", text, frame(at(32), 4):le_uint(),
 			frame(at(44), 4):le_uint(), length, frame(at(52), 4):le_uint(), frame(at(48), 4):le_uint())
 	elseif kind == 2 or kind == 3 then
@@ -134,7 +131,7 @@ function trapeze.dissector(frame, pinfo, root)
 		tree:add_proto_expert_info(short)
 		return false
 	end
-	if kind >= 10 and kind <= 12 then
+	if kind >= 8 and kind <= 10 then
 		if not room(extension) then return end
 		numbers(tree:add(trapeze, frame(at(behind), extension), "Extension"), frame, at(behind),
 			{ fields.address, 8, fields.handle, 4, fields.request, 4 })
@@ -153,7 +150,7 @@ function trapeze.dissector(frame, pinfo, root)
 				{ fields.region, 4, fields.region_length, 4, fields.region_offset, 8 })
 			behind = behind + reference
 		end
-	elseif kind == 13 and room(length) then
+	elseif kind == 11 and room(length) then
 		for start = behind, behind + length - cell, cell do
 			local one = tree:add(trapeze, frame(at(start), cell), string.format("Cell of channel %d", frame(at(start), 4):bitfield(12, 16)))
 			for _, field in ipairs({ fields.vpi, fields.vci, fields.pti, fields.clp }) do

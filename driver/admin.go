@@ -4,119 +4,72 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // admin is the admin queue: two rings in DMA memory.
 type admin struct {
-	n   *NIC
-	sq  []byte
-	acq []byte
+	regs    *registers
+	sq, acq []byte
+	event   func(datasheet.Event)
+	fail    func(error) error
+	giving  *atomic.Bool // a command is being given to the device
 
 	submitMu sync.Mutex
 	producer uint32
 
-	mu       sync.Mutex // slots and completion ring
+	mu       sync.Mutex // completion ring, and commands
 	consumer uint32
 	closed   bool
-	slots    slots
+	used     [len(classSlots)]int       // slots, by class
+	sent     map[uint16]*pendingCommand // by ID
+	next     uint16                     // ID to try next: they do not return soon
 }
 
-// newAdmin gives the rings to the device and enables the queue. The queue is
-// not yet enabled when it returns: see RegAdminStatus.
-func (n *NIC) newAdmin() (*admin, error) {
-	const sqSize = datasheet.AdminEntrySize << adminSQLog2
-	const acqSize = datasheet.AdminEntrySize << adminACQLog2
-	buf, err := n.newDMA(n.background, sqSize+acqSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		return nil, err
-	}
-	a := &admin{n: n, sq: buf.mem.Bytes()[:sqSize], acq: buf.mem.Bytes()[sqSize : sqSize+acqSize]}
-	vector := uint32(datasheet.NoVector)
-	if len(n.vectors) > 0 {
-		vector = uint32(n.vectors[0].number)
-	}
-	const blk = datasheet.BlockAdmin
-	for _, w := range []struct{ reg, v uint64 }{
-		{datasheet.RegSQBaseLow, buf.iova & 0xffffffff},
-		{datasheet.RegSQBaseHigh, buf.iova >> 32},
-		{datasheet.RegACQBaseLow, (buf.iova + sqSize) & 0xffffffff},
-		{datasheet.RegACQBaseHigh, (buf.iova + sqSize) >> 32},
-		{datasheet.RegSQLog2, adminSQLog2},
-		{datasheet.RegACQLog2, adminACQLog2},
-		{datasheet.RegAdminVector, uint64(vector)},
-		{datasheet.RegAdminControl, uint64(datasheet.AdminEnable)},
-	} {
-		if err := n.regs.write(blk, w.reg, uint32(w.v)); err != nil {
-			return nil, err
-		}
-	}
-	return a, nil
-}
-
-// acquire returns a slot for a command, nil if as many of its class are
+// acquire takes a slot for a command. It returns false if as many of its class are
 // outstanding as may be.
-func (a *admin) acquire(c class) *slot {
+func (a *admin) acquire(c class) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.slots.acquire(c)
+	if a.used[c] == classSlots[c] {
+		return false
+	}
+	a.used[c]++
+	return true
 }
 
-// submit gives a command to the device. The slot is the caller's until take
-// returns its reply or abandon gives it up.
-func (a *admin) submit(ctx context.Context, s *slot, cmd *datasheet.Command, of *leaving) error {
+// submit gives a command, which has a slot, to the device, unless left says, when its turn has come, that it is about something
+// that is being closed: errLeft. The slot is free once the reply is there, whether a call still waits for it or not.
+func (a *admin) submit(ctx context.Context, c class, cmd *datasheet.Command, left func() bool) (*pendingCommand, error) {
 	a.submitMu.Lock()
 	defer a.submitMu.Unlock()
-	left := of != nil && of.begun(a.n)
+	gone := left()
 	a.mu.Lock()
-	if left {
-		a.slots.release(s)
+	if gone || a.closed {
+		a.used[c]--
 		a.mu.Unlock()
-		return errLeft
+		if gone {
+			return nil, errLeft
+		}
+		return nil, descriptors.ErrClosed
 	}
-	if a.closed {
-		a.mu.Unlock()
-		return descriptors.ErrClosed
+	for a.sent[a.next] != nil {
+		a.next++
 	}
-	// A late reply to an earlier use of the slot does not match the new ID.
-	s.id += slotCount
-	s.state = slotSent
-	cmd.ID = s.id
+	p := &pendingCommand{class: c, done: make(chan struct{})}
+	cmd.ID, a.sent[a.next] = a.next, p
+	a.next++
 	a.mu.Unlock()
 
 	at := a.producer & (1<<adminSQLog2 - 1) * datasheet.AdminEntrySize
 	*datasheet.CommandAt(a.sq[at:]) = *cmd
 	a.producer++
-	a.n.giving.Store(true)
-	defer a.n.giving.Store(false)
-	return a.n.regs.ringAdmin(ctx, a.producer)
-}
-
-// take returns the reply if it is there, and gives the slot back.
-func (a *admin) take(s *slot) (datasheet.AdminEntry, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s.state != slotDone {
-		return datasheet.AdminEntry{}, false
-	}
-	reply := s.reply
-	a.slots.release(s)
-	return reply, true
-}
-
-// abandon is called instead of take by a call that waits no longer. The slot is
-// not used again until the reply has come after all.
-func (a *admin) abandon(s *slot) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s.state == slotDone {
-		a.slots.release(s)
-		return
-	}
-	s.state = slotLost
+	a.giving.Store(true)
+	defer a.giving.Store(false)
+	return p, a.regs.ringAdmin(ctx, a.producer)
 }
 
 // drain takes what the device has written and hands it to whom it concerns.
@@ -153,15 +106,15 @@ func (a *admin) drainLocked() bool {
 		a.consumer++
 		if err := a.handle(&entry, flags); err != nil {
 			a.closed = true
-			_ = a.n.fail(err)
+			_ = a.fail(err)
 			return true
 		}
 	}
 	if a.consumer == first {
 		return false
 	}
-	if err := a.n.regs.ackAdmin(a.consumer); err != nil {
-		_ = a.n.fail(err)
+	if err := a.regs.ackAdmin(a.consumer); err != nil {
+		_ = a.fail(err)
 	}
 	return true
 }
@@ -174,19 +127,17 @@ func (a *admin) handle(e *datasheet.AdminEntry, flags uint32) error {
 	}
 	switch e.Kind {
 	case datasheet.EntryEvent:
-		a.n.event(*datasheet.Reply[datasheet.Event](e))
+		a.event(*datasheet.Reply[datasheet.Event](e))
 		return nil
 	case datasheet.EntryReply:
-		s := a.slots.find(e.ID)
-		if s == nil {
+		p := a.sent[e.ID]
+		if p == nil {
 			return fmt.Errorf("%w: reply to command %#x, which was not given", ErrProtocol, e.ID)
 		}
-		if s.state == slotLost {
-			a.slots.release(s)
-			return nil
-		}
-		s.reply, s.state = *e, slotDone
-		s.ready <- struct{}{}
+		delete(a.sent, e.ID)
+		a.used[p.class]--
+		p.reply = *e
+		close(p.done)
 		return nil
 	}
 	return fmt.Errorf("%w: admin entry of unknown kind %d", ErrProtocol, e.Kind)
@@ -198,4 +149,38 @@ func (a *admin) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+}
+
+// errLeft is the error of a command that has waited for its turn until the closing of its object had begun.
+var errLeft = fmt.Errorf("%w: it was closed before the command had its turn", descriptors.ErrClosed)
+
+// Commands differ in whom they wait for, and each class has a limit of its own:
+// servers that wait for clients must not keep others from accepting, nor must
+// clients of hosts that are dead, and nothing may keep an ABORT from being sent.
+type class int
+
+const (
+	classShort   class = iota // answered at once
+	classRequest              // answered by a server
+	classAccept               // answered by the NIC of a client
+	classWait                 // answered when a client comes
+)
+
+// classSlots is the number of commands of a class that may be outstanding. A caller with one
+// more waits until another has ended, or its context.
+var classSlots = [...]int{classShort: 128, classRequest: 512, classAccept: 512, classWait: 512}
+
+// Ring sizes. The submission queue holds more commands than there are slots, so
+// it cannot be full. The completion queue has room for some hundred events besides
+// the replies to all of them.
+const (
+	adminSQLog2  = 11
+	adminACQLog2 = 11
+)
+
+// pendingCommand is one command that the device has.
+type pendingCommand struct {
+	class class
+	done  chan struct{} // closed when reply is there
+	reply datasheet.AdminEntry
 }

@@ -65,18 +65,12 @@ func TestTimeAwayDoesNotCount(t *testing.T) {
 	checkLeaks(t)
 	const timeout = 200 * time.Millisecond
 	d := &pausing{fakeDevice: newFake(t), pause: 2 * timeout}
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := open(t, d, driver.Options{CommandTimeout: timeout})
 	d.with(func() {
 		d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return 0, false }
 	})
 	d.pauseAt = d.polls + 1
 	if _, err := n.CreatePtag(contextFor(t)); err != nil {
-		t.Error(err)
-	}
-	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -73,6 +73,6 @@ func (n *NIC) Query() NICAttributes {
 		ThreadSafe:       true,
 		ProviderVersion:  providerVersion,
 	}
-	a.MaxRegistered, a.MaxRegion = n.foreign.total, n.foreign.largest
+	a.MaxRegistered, a.MaxRegion = n.space.Total, n.space.Largest
 	return a
 }

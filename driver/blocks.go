@@ -124,3 +124,22 @@ func checkBlocks(blocks []Block) (map[uint32]Block, error) {
 	}
 	return used, nil
 }
+
+// VersionError is a register block of a major version that this driver does
+// not know. It matches ErrVersion.
+type VersionError struct {
+	Block  uint32 // type of the block
+	Offset uint64 // in BAR0
+	Found  uint32 // major<<16 | minor
+	Wanted uint32 // major<<16 | minor
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%v: the %s block at %#x of BAR0 has version %d.%d, this driver knows %d.x", ErrVersion,
+		blockName(e.Block), e.Offset, e.Found>>16, e.Found&0xffff, e.Wanted>>16)
+}
+
+func (e *VersionError) Unwrap() error { return ErrVersion }
+
+// allOnes is returned by a read when no device answers on the bus.
+const allOnes uint32 = 0xffffffff

@@ -3,9 +3,11 @@ package driver
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -15,10 +17,6 @@ type CacheOptions struct {
 	// keeps at most; zero is 1024 and 1 GiB.
 	Entries int
 	Bytes   uint64
-	// EagerBytes is the number of registered bytes that may be eager at a time, if Attributes or
-	// Options.Eager make them so; zero is a quarter of what the NIC has free when the cache is
-	// made. For more the least recently used go, and what does not fit even then is ordinary.
-	EagerBytes uint64
 	// Attributes of its registrations.
 	Attributes MemoryAttributes
 }
@@ -38,10 +36,8 @@ type RegistrationCache struct {
 	tick  atomic.Uint64 // grows with each registration: the time of "least recently used"
 
 	lock   chan struct{} // held by who changes what follows
-	ranges ranges
-	old    byUse
+	all    []*Memory     // to look through them is little beside a registration
 	bytes  uint64
-	eager  uint64 // bytes of them that are eager
 	closed bool
 	counts CacheStats
 }
@@ -57,28 +53,7 @@ type CacheStats struct {
 	// Entries and Bytes count the registrations of now.
 	Entries int
 	Bytes   uint64
-	// EagerBytes of these are eager.
-	EagerBytes uint64
 }
-
-// cached is a registration in a cache. Its range does not change.
-type cached struct {
-	first, end uint64
-	// state has the number of its users, a bit that lets no new one
-	// begin, and the number of uses so far.
-	state  atomic.Uint64
-	used   atomic.Uint64 // tick of the last use
-	sorted uint64        // tick by which it is sorted in byUse
-	cache  *RegistrationCache
-}
-
-const (
-	oneUser  = 1
-	users    = 1<<23 - 1
-	retired  = 1 << 23
-	oneUse   = 1 << 24
-	maxCache = 1 << 24
-)
 
 // NewCache makes a cache of registrations. It fails with ErrInvalidParameter for bounds
 // that are negative, or more entries than 2^24 or than the NIC has regions.
@@ -95,11 +70,6 @@ func (n *NIC) NewCache(o CacheOptions) (*RegistrationCache, error) {
 	}
 	if n.closing.Load() {
 		return nil, n.Refuse(op, descriptors.ErrClosed, "", "")
-	}
-	if o.EagerBytes == 0 {
-		if free, _, err := n.FreeSRAM(); err == nil {
-			o.EagerBytes = uint64(free) / 4
-		}
 	}
 	log2 := uint8(1)
 	for 1<<log2 < 2*o.Entries {
@@ -123,7 +93,7 @@ func (c *RegistrationCache) slot(address uint64) uint64 {
 // the cache, or so much is in use that nothing can go.
 func (c *RegistrationCache) Acquire(ctx context.Context, b []byte) (*Memory, error) {
 	if len(b) > 0 && !c.n.closing.Load() {
-		first, end := bounds(b)
+		first, end := dma.Bounds(b)
 		i := c.slot(first)
 		for _, slot := range [...]*atomic.Pointer[Memory]{&c.front[i], &c.front[i+1]} {
 			if e := slot.Load(); e != nil && first >= e.first && end <= e.end && e.use() {
@@ -132,23 +102,6 @@ func (c *RegistrationCache) Acquire(ctx context.Context, b []byte) (*Memory, err
 		}
 	}
 	return c.find(ctx, b)
-}
-
-// use counts one more user, unless e is retired.
-func (e *cached) use() bool {
-	// A call that has no use of it is not counted: the last user may have to end it.
-	for s := e.state.Load(); ; s = e.state.Load() {
-		if s&retired != 0 {
-			return false
-		}
-		if e.state.CompareAndSwap(s, s+oneUser+oneUse) {
-			break
-		}
-	}
-	if now := e.cache.tick.Load(); e.used.Load() != now {
-		e.used.Store(now)
-	}
-	return true
 }
 
 // find is Acquire for what the front does not have.
@@ -168,9 +121,11 @@ func (c *RegistrationCache) find(ctx context.Context, b []byte) (*Memory, error)
 	if c.closed {
 		return nil, n.Refuse(op, descriptors.ErrClosed, "", "")
 	}
-	first, end := bounds(b)
-	e := c.ranges.covering(first, end)
-	if e == nil || !e.use() {
+	first, end := dma.Bounds(b)
+	var e *Memory
+	if i := slices.IndexFunc(c.all, func(e *Memory) bool { return first >= e.first && end <= e.end && e.use() }); i >= 0 {
+		e = c.all[i]
+	} else {
 		var err error
 		if e, err = c.register(ctx, op, b); err != nil {
 			return nil, err
@@ -192,96 +147,65 @@ func (c *RegistrationCache) register(ctx context.Context, op string, b []byte) (
 		_, err := n.Register(ctx, b, c.o.Attributes)
 		return nil, err
 	}
-	pages, first := wholePages(b)
+	pages, first := dma.WholePages(b)
 	size := uint64(len(pages))
 	if size > c.o.Bytes {
 		return nil, n.Refuse(op, descriptors.ErrResource, "make the cache larger, or register the memory", "%d bytes, the cache holds %d", size, c.o.Bytes)
 	}
-	for c.bytes > c.o.Bytes-size || len(c.old) >= c.o.Entries {
-		if err := c.evict(ctx, op, false); err != nil {
+	for c.bytes > c.o.Bytes-size || len(c.all) >= c.o.Entries {
+		if err := c.evict(ctx, op); err != nil {
 			return nil, err
 		}
 	}
-	a := n.defaults(c.o.Attributes)
-	var err error
-	if a.Eager, err = c.eagerFor(ctx, op, a.Eager, size); err != nil {
-		return nil, err
-	}
-	m, err := n.registerOrdinary(ctx, pages, a)
+	m, err := n.Register(ctx, pages, c.o.Attributes)
 	if err != nil {
 		return nil, err
 	}
-	if m.IsEager() {
-		c.eager += size
-	}
-	m.first, m.end, m.cache, m.sorted = first, first+size, c, c.tick.Add(1)
-	m.used.Store(m.sorted)
+	m.first, m.end, m.clock = first, first+size, &c.tick
+	m.used.Store(c.tick.Add(1))
 	m.state.Store(oneUser)
-	c.ranges.add(m)
-	c.old.push(m)
+	c.all = append(c.all, m)
 	c.bytes += size
 	c.counts.Misses++
 	return m, nil
 }
 
-// eagerFor says whether to register as a says size bytes more, after making room for them among those that
-// are eager. What finds none is ordinary. lock is held.
-func (c *RegistrationCache) eagerFor(ctx context.Context, op string, a EagerAttributes, size uint64) (EagerAttributes, error) {
-	if a.Mode == 0 || size > c.o.EagerBytes {
-		return EagerAttributes{}, nil
-	}
-	for c.eager > c.o.EagerBytes-size {
-		if err := c.evict(ctx, op, true); err != nil {
-			if ctx.Err() != nil || c.n.closing.Load() {
-				return a, err
-			}
-			return EagerAttributes{}, nil // they are in use
-		}
-	}
-	return a, nil
-}
-
-// evict ends the registration, or the eager one, that was not used for longest and is not in
-// use now.
-func (c *RegistrationCache) evict(ctx context.Context, op string, eager bool) error {
-	var kept []*Memory
-	defer func() {
-		for _, e := range kept {
-			c.old.push(e)
-		}
-	}()
+// evict ends the registration that was not used for longest and is not in use now.
+func (c *RegistrationCache) evict(ctx context.Context, op string) error {
+	var failed []*Memory
 	var err error
-	for len(c.old) > 0 {
-		e := c.old.pop()
-		s := e.state.Load()
-		if eager && !e.IsEager() || s&users != 0 || !e.state.CompareAndSwap(s, s|retired) {
-			kept = append(kept, e)
-			continue
-		}
-		if err = e.deregister(ctx); err != nil {
-			e.state.And(^uint64(retired)) // such as for a descriptor that is posted there
-			kept = append(kept, e)
-			if ctx.Err() != nil || c.n.closing.Load() {
-				return err
+	for {
+		var oldest *Memory
+		for _, e := range c.all {
+			if e.state.Load()&users == 0 && (oldest == nil || e.used.Load() < oldest.used.Load()) && !slices.Contains(failed, e) {
+				oldest = e
 			}
-			continue
 		}
-		c.drop(e)
-		c.counts.Evicted++
-		return nil
+		if oldest == nil {
+			return errors.Join(c.n.Refuse(op, descriptors.ErrResource, "release what is not needed, or make the cache larger",
+				"all %d registrations of the cache are in use", len(c.all)), err)
+		}
+		if s := oldest.state.Load(); s&users != 0 || !oldest.state.CompareAndSwap(s, s|retired) {
+			continue // it has a user again
+		}
+		if err = oldest.deregister(ctx); err == nil {
+			c.drop(oldest)
+			c.counts.Evicted++
+			return nil
+		}
+		oldest.state.And(^uint64(retired)) // such as for a descriptor that is posted there
+		failed = append(failed, oldest)
+		if ctx.Err() != nil || c.n.closing.Load() {
+			return err
+		}
 	}
-	return errors.Join(c.n.Refuse(op, descriptors.ErrResource, "release what is not needed, or make the cache larger",
-		"all %d registrations of the cache are in use", len(kept)), err)
 }
 
 // drop forgets a registration that has been retired. lock is held.
 func (c *RegistrationCache) drop(e *Memory) {
 	c.counts.Hits += e.state.Load() / oneUse
-	c.ranges.remove(e)
+	c.all = slices.DeleteFunc(c.all, func(other *Memory) bool { return other == e })
 	c.bytes -= e.end - e.first
-	if e.IsEager() {
-		c.eager -= e.end - e.first
-	}
 	for page := e.first; page < e.end; page += 1 << pageShift {
 		for i := c.slot(page); i <= c.slot(page)+1; i++ {
 			if c.front[i].Load() == e {
@@ -295,7 +219,7 @@ func (c *RegistrationCache) drop(e *Memory) {
 // Release ends the registration, and returns what that fails with.
 func (c *RegistrationCache) Release(m *Memory) error {
 	const op = "release memory"
-	if m == nil || m.cache != c {
+	if m == nil || m.clock != &c.tick {
 		return c.n.Refuse(op, descriptors.ErrInvalidParameter, "", "not memory that this cache has acquired")
 	}
 	if m.state.Load()&users == 0 {
@@ -323,15 +247,18 @@ func (c *RegistrationCache) Invalidate(ctx context.Context, b []byte) error {
 		return err
 	}
 	defer c.finish()
-	first, end := bounds(b)
-	return c.retire(ctx, op, c.ranges.overlapping(first, end))
+	first, end := dma.Bounds(b)
+	return c.retire(ctx, op, func(e *Memory) bool { return e.first < end && e.end > first })
 }
 
-// retire ends registrations, now or when they are released. lock is held.
-func (c *RegistrationCache) retire(ctx context.Context, op string, list []*Memory) error {
+// retire ends the registrations that are meant, now or when they are released. lock is held.
+func (c *RegistrationCache) retire(ctx context.Context, op string, meant func(*Memory) bool) error {
 	var errs []error
 	inUse := 0
-	for _, e := range list {
+	for _, e := range slices.Clone(c.all) {
+		if !meant(e) {
+			continue
+		}
 		if e.state.Or(retired)&users != 0 {
 			inUse++
 		} else if err := e.deregister(ctx); err != nil {
@@ -340,7 +267,6 @@ func (c *RegistrationCache) retire(ctx context.Context, op string, list []*Memor
 			continue
 		}
 		c.drop(e)
-		c.old.remove(e)
 		c.counts.Invalidated++
 	}
 	if inUse > 0 {
@@ -363,7 +289,7 @@ func (c *RegistrationCache) Close(ctx context.Context) error {
 	}
 	defer c.finish()
 	c.closed = true
-	return c.retire(ctx, op, c.ranges.all())
+	return c.retire(ctx, op, func(*Memory) bool { return true })
 }
 
 // Stats returns what has been counted.
@@ -371,8 +297,8 @@ func (c *RegistrationCache) Stats() CacheStats {
 	c.lock <- struct{}{}
 	defer c.finish()
 	s := c.counts
-	s.Entries, s.Bytes, s.EagerBytes = len(c.ranges.sorted), c.bytes, c.eager
-	for _, e := range c.ranges.sorted {
+	s.Entries, s.Bytes = len(c.all), c.bytes
+	for _, e := range c.all {
 		s.Hits += e.state.Load() / oneUse
 	}
 	return s

@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -40,14 +39,12 @@ type Channel struct {
 	senders [datasheet.ChannelPriorities]channelSender
 	receive channelBell
 
-	mu      hotlock.Mutex             // guards what follows, while it is used
-	at      uint64                    // offset of the control page in BAR4
-	control *datasheet.ChannelControl // nil if the control page is not mapped
+	mu      hotlock.Mutex                               // guards what follows, while it is used
+	words   struct{ transmit, receive, status *uint64 } // of the control page
 	ends    []uint32
 	closed  bool
 	refuses bool // closed for doorbells, while the channel is being destroyed
 	misses  uint32
-	scratch [8]byte // for accesses to device memory that is not mapped
 }
 
 // channelSender is one priority of a channel.
@@ -65,8 +62,8 @@ type channelSender struct {
 // aligned, or not registered, or receiving ones that the device may not write.
 func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel, error) {
 	return get(ctx, n.do, "create channel", func() (*Channel, error) {
-		if n.identity.Features&datasheet.FeatureChannel == 0 {
-			return nil, hinted(fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "this device has no memory of its own")
+		if !n.hasSRAM(datasheet.FeatureChannel) {
+			return nil, hinted(fmt.Errorf("%w: channels", descriptors.ErrNotSupported), noSRAM)
 		}
 		if a.Page = cmp.Or(a.Page, datasheet.MinChannelPageLog2); !a.Page.Valid() {
 			return nil, hinted(fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
@@ -111,15 +108,13 @@ func (a *ChannelAttributes) body() datasheet.CreateEndpointBody {
 // the device has created.
 func (c *Channel) place(at uint64) error {
 	n := c.n
-	c.at = at
-	if err := n.checkSRAM(c.at, datasheet.PageSize); err != nil {
-		return fmt.Errorf("%w: it gave out a control page: %w", ErrProtocol, err)
+	page, err := n.givenSRAM("control page", at, datasheet.PageSize, datasheet.PageSize)
+	if err != nil {
+		return err
 	}
-	if c.at%datasheet.PageSize != 0 {
-		return fmt.Errorf("%w: it gave out a control page at %#x, which is not aligned", ErrProtocol, c.at)
-	}
-	page := n.bar4.mapped.Window(c.at, datasheet.PageSize)
-	c.control, c.ends = datasheet.ChannelControlAt(page), datasheet.ChannelEndsAt(page)
+	control := datasheet.ChannelControlAt(page)
+	c.words.transmit, c.words.receive, c.words.status = &control.Transmit, &control.Receive, &control.SendStatus
+	c.ends = datasheet.ChannelEndsAt(page)
 	doorbells := datasheet.EndpointPage(c.number)
 	c.senders[datasheet.PriorityHigh].bell = n.channelBellAt(doorbells+datasheet.DoorbellHigh, datasheet.ChannelDepth)
 	c.senders[datasheet.PriorityLow].bell = n.channelBellAt(doorbells+datasheet.DoorbellLow, datasheet.ChannelDepth)
@@ -243,27 +238,19 @@ func (c *Channel) allow(start, stop, word uint32) error {
 
 // Received returns the receive word. What the device wrote before it is visible.
 func (c *Channel) Received() (datasheet.ReceiveWord, error) {
-	c.mu.Lock()
-	if p := c.control; p != nil { // what is polled goes past load
-		w := mmio.Read64(&p.Receive)
-		c.mu.Unlock()
-		mmio.FromDevice()
-		return datasheet.DecodeReceiveWord(w, c.attributes.Page), nil
-	}
-	c.mu.Unlock()
-	w, err := c.load(8, func(p *datasheet.ChannelControl) *uint64 { return &p.Receive })
+	w, err := c.load(c.words.receive)
 	return datasheet.DecodeReceiveWord(w, c.attributes.Page), err
 }
 
 // Transmit returns the transmit word.
 func (c *Channel) Transmit() (datasheet.TransmitWord, error) {
-	w, err := c.load(0, func(p *datasheet.ChannelControl) *uint64 { return &p.Transmit })
+	w, err := c.load(c.words.transmit)
 	return datasheet.DecodeTransmitWord(w, c.attributes.Page), err
 }
 
 // SendStatus says what has become of the stores of Send.
 func (c *Channel) SendStatus() (datasheet.SendStatus, error) {
-	w, err := c.load(24, func(p *datasheet.ChannelControl) *uint64 { return &p.SendStatus })
+	w, err := c.load(c.words.status)
 	return datasheet.DecodeSendStatus(w), err
 }
 
@@ -272,34 +259,23 @@ func (c *Channel) SendStatus() (datasheet.SendStatus, error) {
 func (c *Channel) End(n uint8) (datasheet.ChannelEnd, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.closed:
+	if c.closed {
 		return 0, c.closedAs
-	case c.ends != nil:
-		return datasheet.ChannelEnd(mmio.Read32(&c.ends[n])), nil
 	}
-	b := c.scratch[:4]
-	err := c.n.bar4.read(c.at+datasheet.ChannelEnds+4*uint64(n), b)
-	return datasheet.ChannelEnd(binary.LittleEndian.Uint32(b)), c.n.error("read channel", err)
+	return datasheet.ChannelEnd(mmio.Read32(&c.ends[n])), nil
 }
 
-// load reads a word of the control page, which is at an offset there.
-func (c *Channel) load(offset uint64, field func(*datasheet.ChannelControl) *uint64) (uint64, error) {
+// load reads a word of the control page.
+func (c *Channel) load(word *uint64) (uint64, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.closed:
+	if c.closed {
+		c.mu.Unlock()
 		return 0, c.closedAs
-	case c.control != nil:
-		w := mmio.Read64(field(c.control))
-		mmio.FromDevice()
-		return w, nil
 	}
-	b := c.scratch[:]
-	if err := c.n.bar4.read(c.at+offset, b); err != nil {
-		return 0, c.n.error("read channel", err)
-	}
-	return binary.LittleEndian.Uint64(b), nil
+	w := mmio.Read64(word)
+	c.mu.Unlock()
+	mmio.FromDevice()
+	return w, nil
 }
 
 // Poll returns the receive word, and steps the device if it says no more PDUs than seen and
@@ -367,7 +343,7 @@ func (c *Channel) close() {
 	c.refuse(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed, c.control, c.ends = true, nil, nil
+	c.closed = true
 }
 
 func (c *Channel) holds(handle uint32) bool {

@@ -2,34 +2,26 @@ package driver
 
 import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
-// ChannelLevels say how full the FIFOs of a device's channels are (SPEC.md 2.12). The highest
-// ones are those since the device was reset. Counters has what was sent, received and dropped.
-type ChannelLevels struct {
-	Channels int // there are, connected or not
-	// Transmit is the number of messages that wait or are being sent, to all stations, by priority.
-	Transmit, TransmitHighest [datasheet.ChannelPriorities]int
-	// Receive is the number of cells in the receive FIFO, which holds ReceiveSize.
-	Receive, ReceiveHighest, ReceiveSize int
-	StoppedBy                            int // stations that have told the device to stop sending cells
-	Stopped                              int // stations that the device has told so
-}
+// ChannelLevels say how full the FIFOs of a device's channels are (SPEC.md 2.12), and what was counted. The highest
+// levels are those since the device was reset.
+type ChannelLevels = telemetry.Channels
 
 // ChannelLevels reads how full the FIFOs of channels are. The device goes on meanwhile: the
 // fields are of moments that follow each other. It fails with ErrNotSupported if the device
 // does not say.
 func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
-	const high, low = datasheet.PriorityHigh, datasheet.PriorityLow
 	err = n.inBlock("read levels of channels", datasheet.BlockChannels, func() error {
 		for _, r := range []struct {
 			reg uint64
 			to  *int
 		}{
-			{datasheet.RegChannels, &l.Channels},
-			{datasheet.RegTransmitHigh, &l.Transmit[high]}, {datasheet.RegTransmitHighHighest, &l.TransmitHighest[high]},
-			{datasheet.RegTransmitLow, &l.Transmit[low]}, {datasheet.RegTransmitLowHighest, &l.TransmitHighest[low]},
-			{datasheet.RegReceiveLevel, &l.Receive}, {datasheet.RegReceiveHighest, &l.ReceiveHighest}, {datasheet.RegReceiveSize, &l.ReceiveSize},
+			{datasheet.RegChannels, &l.Open},
+			{datasheet.RegTransmitHigh, &l.High.Level}, {datasheet.RegTransmitHighHighest, &l.High.Highest},
+			{datasheet.RegTransmitLow, &l.Low.Level}, {datasheet.RegTransmitLowHighest, &l.Low.Highest},
+			{datasheet.RegReceiveLevel, &l.Receive.Level}, {datasheet.RegReceiveHighest, &l.Receive.Highest}, {datasheet.RegReceiveSize, &l.ReceiveRoom},
 			{datasheet.RegStoppedBy, &l.StoppedBy}, {datasheet.RegStopped, &l.Stopped},
 		} {
 			v, err := n.regs.read(n.background, datasheet.BlockChannels, r.reg)
@@ -40,5 +32,10 @@ func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
 		}
 		return nil
 	})
+	if err != nil {
+		return l, err
+	}
+	s, err := n.Stats()
+	l.Stops, l.StopsTaken, l.CellsSent, l.CellsArrived, l.Drops = s.ChannelStops, s.StopsTaken, s.CellsSent, s.CellsReceived, s.CellsDropped
 	return l, err
 }

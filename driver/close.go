@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -41,11 +43,10 @@ func (n *NIC) shutdown() {
 		return nil
 	})
 	n.goroutines.Wait()
-	n.endCapture()
+	n.capture.End()
 	if n.unshow != nil {
 		n.unshow()
 	}
-	n.events.lines.Close()
 }
 
 // closeTimeouts is the number of command timeouts that Close may take, about.
@@ -86,10 +87,7 @@ func (n *NIC) takeDown() error {
 		errs = append(errs, n.quiesce())
 	}
 	errs = append(errs, n.closeVectors())
-	for b := range n.buffers {
-		errs = append(errs, n.closeBuffer(b))
-	}
-	return errors.Join(append(errs, n.closeForeign(), n.bar0.close(), n.bar2.close(), n.bar4.close(), closeDevice(n.dev))...)
+	return errors.Join(append(errs, n.space.Close(n.unlessGone), n.bar0.close(), n.bar2.close(), n.bar4.close(), closeDevice(n.dev))...)
 }
 
 // destroyAll has the device destroy what was created, in order. It stops at the
@@ -118,30 +116,17 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 	return nil
 }
 
-// quiesce makes sure that the device reads and writes no memory any more: by
-// its own reset, else by the back end's, and by taking the bus away from it.
+// quiesce makes sure that the device reads and writes no memory any more.
 func (n *NIC) quiesce() error {
 	if errors.Is(n.failed(), ErrDeviceGone) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
-	defer cancel()
-	err := n.reset(ctx)
-	if err != nil && !errors.Is(err, ErrDeviceGone) && n.info.Resettable {
-		ctx, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
-		defer cancel()
-		if rerr := n.dev.Reset(ctx); rerr != nil {
-			err = errors.Join(err, rerr)
-		} else {
-			err = nil
-		}
-	}
-	berr := n.setCommand(0, vfio.CommandBusMaster)
+	err := vfio.Quiesce(n.dev, n.options.CommandTimeout, n.reset)
 	switch {
-	case errors.Is(berr, ErrDeviceGone):
-		_ = n.fail(berr)
-	case berr != nil && err != nil:
-		return fmt.Errorf("the device could not be stopped: %w", errors.Join(err, berr))
+	case errors.Is(err, ErrDeviceGone):
+		_ = n.fail(err)
+	case err != nil:
+		return fmt.Errorf("the device could not be stopped: %w", err)
 	}
 	return nil
 }
@@ -157,20 +142,38 @@ func (n *NIC) closeVectors() error {
 	return err
 }
 
-// closeBuffer takes memory from the device and frees it. Memory that the device
-// cannot be kept from is not freed: another program could get it next.
-func (n *NIC) closeBuffer(b *dmaBuffer) error {
-	if err := n.unlessGone(n.dev.UnmapDMA(b.iova, b.mem.Size())); err != nil {
-		return err
+// closeDMA has the device decide by itself, and ends the log, because the NIC
+// closes: the memory behind both is about to go.
+func (n *NIC) closeDMA() {
+	n.dma.mu.Lock()
+	defer n.dma.mu.Unlock()
+	p := n.pump.Swap(nil)
+	if p != nil {
+		p.Stop()
 	}
-	return b.mem.Close()
+	if n.failed() == nil && (p != nil || n.dma.log.buf != nil) {
+		// If this does not help, the reset does.
+		_ = n.regs.write(datasheet.BlockDMA, datasheet.RegDMAControl, 0)
+	}
 }
 
-// unlessGone is err, but nil for a device that is gone, as found before or just now:
-// from that nothing has to be taken back.
-func (n *NIC) unlessGone(err error) error {
-	if errors.Is(err, ErrDeviceGone) || errors.Is(n.failed(), ErrDeviceGone) {
-		return nil
+// inUse has the devices of all NICs that are open.
+var inUse sync.Map
+
+// claimDevice notes that a NIC has the device, and reports whether none had it. A device that cannot be compared is not known again.
+func claimDevice(dev vfio.Device) bool {
+	if !reflect.TypeOf(dev).Comparable() {
+		return true
+	}
+	_, taken := inUse.LoadOrStore(dev, true)
+	return !taken
+}
+
+// closeDevice closes a device that was claimed.
+func closeDevice(dev vfio.Device) error {
+	err := dev.Close()
+	if reflect.TypeOf(dev).Comparable() {
+		inUse.Delete(dev)
 	}
 	return err
 }

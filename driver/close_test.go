@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -17,24 +19,13 @@ func TestCloseWhileBusy(t *testing.T) {
 	for range 20 {
 		func() {
 			d := newFake(t)
-			n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet})
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := open(t, d, driver.Options{})
 			r := &rig{d: d, n: n}
-			if r.m, err = n.Alloc(contextFor(t), 16384, driver.MemoryAttributes{}); err != nil {
-				t.Fatal(err)
-			}
-			if r.sendCQ, err = n.CreateCQ(contextFor(t), 8); err != nil {
-				t.Fatal(err)
-			}
-			if r.v, err = n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, r.sendCQ, nil); err != nil {
-				t.Fatal(err)
-			}
+			r.m = must.Get(n.Alloc(contextFor(t), 16384, driver.MemoryAttributes{}))(t)
+			r.sendCQ = must.Get(n.CreateCQ(contextFor(t), 8))(t)
+			r.v = must.Get(n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, r.sendCQ, nil))(t)
 			ds := r.descriptors(t, 3)
-			if err := errors.Join(r.v.PostSend(ds[0]), r.v.PostRecv(ds[1])); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(r.v.PostSend(ds[0]), r.v.PostRecv(ds[1])))
 			d.with(func() {
 				d.answer = func(c *datasheet.Command) (datasheet.Result, bool) {
 					return datasheet.ResultSuccess, c.Opcode != datasheet.OpConnectWait
@@ -74,9 +65,7 @@ func TestCloseWhileBusy(t *testing.T) {
 					for {
 						// The device has only so many endpoints.
 						if err := f(); err != nil && !errors.Is(err, descriptors.ErrResource) {
-							if !errors.Is(err, descriptors.ErrClosed) {
-								t.Errorf("%s: %v", name, err)
-							}
+							should.Fail(t, err, descriptors.ErrClosed, "%s", name)
 							return
 						}
 						if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -90,9 +79,7 @@ func TestCloseWhileBusy(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			for range 2 {
 				wg.Go(func() {
-					if err := n.Close(); err != nil {
-						t.Error(err)
-					}
+					should.OK(t, n.Close())
 				})
 			}
 			wg.Wait()

@@ -9,25 +9,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
-
-// unknownOutcome wraps the error of a command that the device may or may not
-// have carried out.
-type unknownOutcome struct{ err error }
-
-func (u *unknownOutcome) Error() string { return u.err.Error() }
-func (u *unknownOutcome) Unwrap() error { return u.err }
-
-func outcomeUnknown(err error) bool {
-	_, unknown := errors.AsType[*unknownOutcome](err)
-	return unknown
-}
-
-func isRefused(err error) bool {
-	_, refused := errors.AsType[*CommandError](err)
-	return refused
-}
 
 func newCommand[B datasheet.CommandBody](op datasheet.Opcode, body B) *datasheet.Command {
 	cmd := &datasheet.Command{Opcode: op}
@@ -71,11 +55,9 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command, of *
 		return reply, err
 	}
 	if n.unanswering() {
-		n.admin.abandon(s)
 		return nil, &unknownOutcome{ctx.Err()}
 	}
 	if err := n.abort(cmd.ID); err != nil {
-		n.admin.abandon(s)
 		if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrDeviceGone) {
 			err = &unknownOutcome{ctx.Err()}
 		}
@@ -89,7 +71,7 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command, of *
 	return reply, err
 }
 
-// abort has the device end a command that waits for the network. The device may have
+// abort makes the device end a command that waits for the network. The device may have
 // answered meanwhile, and refuses then: that is as good.
 func (n *NIC) abort(id uint16) error {
 	timeout, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
@@ -103,23 +85,19 @@ func (n *NIC) abort(id uint16) error {
 
 // send waits for a free slot and submits. of, unless nil, is the object that the command is about: it fails with errLeft once the
 // closing of that has begun.
-func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *datasheet.Command, of *leaving) (*slot, error) {
+func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *datasheet.Command, of *leaving) (*pendingCommand, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	w := waiter{n: n, ctx: ctx, done: done}
 	for {
-		if s := n.admin.acquire(c); s != nil {
-			err := n.admin.submit(ctx, s, cmd, of)
-			if err == errLeft {
-				return nil, err
-			}
-			if err != nil {
-				n.admin.abandon(s)
+		if n.admin.acquire(c) {
+			p, err := n.admin.submit(ctx, c, cmd, func() bool { return of != nil && of.begun(n) })
+			if err != nil && err != errLeft {
 				n.admin.drain() // the device may have written, and not interrupted
-				return nil, &unknownOutcome{err}
+				err = &unknownOutcome{err}
 			}
-			return s, nil
+			return p, err
 		}
 		n.admin.drain()
 		if err := w.pause(nil, nil, nil); err != nil {
@@ -129,29 +107,29 @@ func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *data
 }
 
 // errInterrupted says that the context of a waiter has ended, but not what has
-// become of the command: its slot is still the caller's.
+// become of the command: the caller may go on waiting.
 var errInterrupted = errors.New("interrupted")
 
-// await waits for the reply to the command in s. Whatever it returns but
-// errInterrupted, the slot has been given back.
-func (n *NIC) await(w *waiter, s *slot, op datasheet.Opcode) (*datasheet.AdminEntry, error) {
+// await waits for the reply to a command.
+func (n *NIC) await(w *waiter, p *pendingCommand, op datasheet.Opcode) (*datasheet.AdminEntry, error) {
 	n.step() // who only gives commands makes progress too
 	for {
 		n.admin.drain()
-		if reply, ok := n.admin.take(s); ok {
-			if reply.Result != datasheet.ResultSuccess {
-				return nil, &CommandError{Opcode: op, Result: reply.Result, Field: reply.Field}
+		select {
+		case <-p.done:
+			if p.reply.Result != datasheet.ResultSuccess {
+				return nil, &CommandError{Opcode: op, Result: p.reply.Result, Field: p.reply.Field}
 			}
-			return &reply, nil
+			return &p.reply, nil
+		default:
 		}
-		err := w.pause(nil, nil, s.ready)
+		err := w.pause(nil, nil, p.done)
 		if err == nil {
 			continue
 		}
 		if w.ctx.Err() != nil && err == w.ctx.Err() {
 			return nil, errInterrupted
 		}
-		n.admin.abandon(s)
 		if errors.Is(err, errDeadline) {
 			err = fmt.Errorf("%w: %v", ErrCommandTimeout, op)
 		}
@@ -168,4 +146,34 @@ func timeoutMS(ctx context.Context) uint32 {
 	}
 	ms := (time.Until(d) + time.Millisecond - 1) / time.Millisecond
 	return uint32(min(max(ms, 1), math.MaxUint32))
+}
+
+// close closes the object with cmd, unless that was done before, and then calls free, which gives back what it had and is told
+// whether the device has not answered. It fails with ErrInUse, and hint, while inUse, which is called with NIC.mu held.
+func (l *leaving) close(ctx context.Context, n *NIC, hint string, inUse func() bool, cmd *datasheet.Command, free func(error) error) error {
+	first, err := l.begin(n, func() error {
+		if inUse() {
+			return hinted(ErrInUse, hint)
+		}
+		return nil
+	})
+	if err != nil || !first {
+		return err
+	}
+	if _, err = n.execute(ctx, cmd); err != nil && !outcomeUnknown(err) {
+		l.undo(n)
+		return err
+	}
+	defer l.end(n)
+	return free(err)
+}
+
+// release frees b after the command that would have used it failed with err,
+// unless the device may have understood the command and use it. Then it is kept
+// until Close, which resets the device first.
+func (n *NIC) release(b *dma.Buffer, err error) error {
+	if outcomeUnknown(err) {
+		return err
+	}
+	return errors.Join(err, n.space.Free(b))
 }

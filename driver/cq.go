@@ -1,13 +1,11 @@
 package driver
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -21,7 +19,7 @@ type CQ struct {
 	vec     *vector
 
 	change sync.Mutex    // held while the CQ is destroyed or gets another ring
-	buf    *dmaBuffer    // guarded by change, as is ready
+	buf    *dma.Buffer   // guarded by change, as is ready
 	ready  *vfio.Eventfd // see FD; nil until it is asked for
 	armed  atomic.Bool
 
@@ -81,57 +79,6 @@ type Completion struct {
 	Err        error
 }
 
-// CreateCQ makes a completion queue for at least the given number of entries, 1 to the NIC's limit.
-// It must be able to hold the completions of all the queues that are tied to
-// it; CreateVI checks that.
-func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
-	return get(ctx, n.do, "create CQ", func() (*CQ, error) {
-		if err := n.checkEntries(entries); err != nil {
-			return nil, err
-		}
-		r, err := n.newCQRing(ctx, entries)
-		if err != nil {
-			return nil, err
-		}
-		c := &CQ{queue: queue{n: n, side: "poll CQ"}, entries: entries, buf: r.buf, vec: n.pickVector()}
-		c.use(r)
-		reply, err := n.execute(ctx, newCommand(datasheet.OpCreateCQ, datasheet.CreateCQBody{
-			IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, Vector: vectorNumber(c.vec), Log2: r.log2,
-		}))
-		if err != nil {
-			return nil, n.release(r.buf, err)
-		}
-		c.number = datasheet.Reply[datasheet.CQBody](reply).CQ
-		if c.number >= n.identity.MaxCQs {
-			return nil, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs))
-		}
-		if n.local != nil {
-			c.path = n.local.CQPath(c.number)
-		}
-		c.armBell = n.doorbellAt(datasheet.CQPage(n.identity.MaxEndpoints, c.number) + datasheet.DoorbellCQArm)
-		if !n.enterCQ(c) {
-			return nil, n.fail(fmt.Errorf("%w: it gave out completion queue %d twice", ErrProtocol, c.number))
-		}
-		return c, nil
-	})
-}
-
-// enterCQ is adopt for a CQ. It reports false if another one has its number.
-func (n *NIC) enterCQ(c *CQ) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if old := n.cqs[c.number]; old != nil {
-		n.mu.Unlock()
-		old.leaving.wait(n)
-		n.mu.Lock()
-	}
-	if n.cqs[c.number] != nil {
-		return false
-	}
-	n.cqs[c.number] = c
-	return true
-}
-
 // Number returns the CQ's number on this device.
 func (c *CQ) Number() uint32 { return c.number }
 
@@ -147,29 +94,6 @@ func (c *CQ) Entries() int {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	return c.entries
-}
-
-// Done takes the oldest completion whose descriptor has not been taken back yet. It
-// does not block: ErrNotDone, bare, stands for none. It fails
-// with ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
-// impossible entry, or what is wrong with the device.
-func (c *CQ) Done() (done Completion, err error) {
-	err = c.take(&done, true)
-	return done, err
-}
-
-// Ready is Done that does not run a NIC which works in its callers' calls.
-func (c *CQ) Ready() (done Completion, err error) {
-	err = c.take(&done, false)
-	return done, err
-}
-
-// Wait waits for a completion until ctx ends, and takes it as Done does.
-func (c *CQ) Wait(ctx context.Context) (Completion, error) {
-	if ctx == nil {
-		return Completion{}, c.n.noContext("wait for CQ")
-	}
-	return c.await(&waiter{n: c.n, ctx: ctx, done: c.n.done})
 }
 
 // end lets every later Done return err, unless it fails already.
@@ -192,59 +116,14 @@ func (c *CQ) close() {
 	c.sorted, c.ring, c.index = nil, nil, nil
 }
 
-// Close ends the CQ. It fails with ErrInUse while a VI completes there. A second call
-// does nothing.
-func (c *CQ) Close(ctx context.Context) error {
-	n := c.n
-	return n.doClosing(ctx, "close CQ", func() error {
-		c.change.Lock()
-		defer c.change.Unlock()
-		return c.leaving.close(ctx, n, "close the VIs that complete there first", func() bool { return c.promised > 0 },
-			newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.number}), func(err error) error {
-				c.close()
-				if err = errors.Join(err, c.endNotices()); err != nil {
-					return err
-				}
-				n.mu.Lock()
-				delete(n.cqs, c.number)
-				n.mu.Unlock()
-				return n.freeDMA(c.buf)
-			})
-	})
-}
-
-// attach promises room for depth completions in c, which may be nil.
-func (n *NIC) attach(c *CQ, depth int) error {
-	if c == nil {
-		return nil
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case c.n != n:
-		return fmt.Errorf("%w: not a completion queue of this NIC", descriptors.ErrInvalidParameter)
-	case c.leaving.ended != nil:
-		return fmt.Errorf("completion queue: %w", descriptors.ErrClosed)
-	case depth > c.entries-c.promised:
-		return fmt.Errorf("%w: %d entries, %d of them promised to other queues, and %d more needed", ErrCQTooSmall, c.entries, c.promised, depth)
-	}
-	c.promised += depth
-	return nil
-}
-
-func (n *NIC) detach(c *CQ, depth int) {
-	if c == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c.promised -= depth
-}
-
-// cqNumber is c's number as a command wants it.
-func cqNumber(c *CQ) uint32 {
-	if c == nil {
-		return datasheet.NoCQ
-	}
-	return c.number
+// entry is an entry of a CQ that has been checked: descriptor number index of a queue
+// has completed.
+type entry struct {
+	q     *workQueue
+	index uint32
+	// quiet says that the application wants no completion of it.
+	quiet  bool
+	user   uint64
+	status datasheet.Status
+	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }

@@ -3,45 +3,10 @@ package driver
 import (
 	"context"
 	"fmt"
-	"math/bits"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
-
-// cqRing is memory for the entries of a CQ, and for the index that the device reads.
-type cqRing struct {
-	buf     *dmaBuffer
-	indexAt uint64
-	log2    uint8
-}
-
-func (n *NIC) checkEntries(entries int) error {
-	if entries < 1 || entries > n.identity.MaxCQEntries {
-		return hinted(fmt.Errorf("%w: %d entries", descriptors.ErrInvalidParameter, entries),
-			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
-	}
-	return nil
-}
-
-func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) {
-	r.log2 = max(uint8(bits.Len(uint(entries-1))), datasheet.MinCQLog2)
-	const indexLine = 64 // the index on a cache line of its own
-	r.indexAt = (uint64(datasheet.CompletionSize)<<r.log2 + indexLine - 1) &^ (indexLine - 1)
-	r.buf, err = n.newDMA(ctx, r.indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	return r, err
-}
-
-// use has the CQ read entries from r, from the first on. mu is held, or no other call
-// knows the CQ.
-func (c *CQ) use(r cqRing) {
-	b := r.buf.mem.Bytes()
-	c.ring = datasheet.CompletionsAt(b[:uint64(datasheet.CompletionSize)<<r.log2])
-	c.index = datasheet.IndexAt(b[r.indexAt:])
-	c.log2, c.mask = r.log2, 1<<r.log2-1
-	c.taken = 0
-}
 
 // Resize gives the CQ room for another number of entries, 1 to the device's limit.
 // Nothing that is in it is lost, and others may use it meanwhile. It fails with
@@ -65,7 +30,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 			return err
 		}
 		reply, err := n.execute(ctx, newCommand(datasheet.OpResizeCQ, datasheet.ResizeCQBody{
-			IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, CQ: c.number, Log2: r.log2,
+			IOVA: r.buf.IOVA, IndexIOVA: r.buf.IOVA + r.indexAt, CQ: c.number, Log2: r.log2,
 		}))
 		if err != nil {
 			if outcomeUnknown(err) {
@@ -80,7 +45,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 		old := c.buf
 		c.buf = r.buf
 		n.setEntries(c, entries)
-		return n.freeDMA(old)
+		return n.space.Free(old)
 	})
 }
 

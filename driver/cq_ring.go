@@ -8,18 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// entry is an entry of a CQ that has been checked: descriptor number index of a queue
-// has completed.
-type entry struct {
-	q     *workQueue
-	index uint32
-	// quiet says that the application wants no completion of it.
-	quiet  bool
-	user   uint64
-	status datasheet.Status
-	by     *VI // of a shared receive queue: the VI that has taken the descriptor
-}
-
 // take is Done that writes the completion to done, which with an error means nothing. Without run
 // it does not step a device that needs it. To copy a completion from call to call takes longer than
 // to find it.
@@ -254,4 +242,31 @@ func (c *CQ) makeRoom(q *workQueue) bool {
 		}
 	}
 	return false
+}
+
+// takeShared takes the descriptor of e back. It returns false if the queue has been
+// destroyed meanwhile.
+func (e *entry) takeShared(done *Completion) bool {
+	q := e.q
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return false
+	}
+	p := &q.posted[e.index]
+	d, tooLong := p.d, e.by.recv.tooLong(p)
+	d.Post().Posted = false
+	*p = posting{}
+	q.free = append(q.free, e.index)
+	datasheet.StoreIndex(&q.taken, q.taken+1)
+	bad := e.status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || tooLong
+	if bad {
+		q.failed++
+	}
+	q.mu.Unlock()
+	*done = Completion{VI: e.by, Queue: RecvQueue, Index: e.index, User: e.user, Descriptor: d}
+	if bad {
+		done.Err = e.by.recv.completedBadly(d, &badCompletion{e.status, tooLong})
+	}
+	return true
 }

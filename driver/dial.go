@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 // DialTimeout limits Dial if its context has no deadline: longer than a program
@@ -33,7 +34,7 @@ func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remo
 		ctx, cancel = context.WithTimeout(ctx, DialTimeout)
 		defer cancel()
 	}
-	pause := dialFirstPause
+	retry := dialFirstPause
 	var last error // what an attempt met that ctx has not cut short
 	for {
 		attempt, cancel := context.WithTimeout(ctx, dialAttempt)
@@ -52,14 +53,10 @@ func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remo
 		if last == nil || !is(err, descriptors.ErrTimeout, context.DeadlineExceeded) {
 			last = err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, dialLastPause)
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, retry) != nil {
 			return r, e.n.notDialled(ctx, remote, last)
 		}
+		retry = min(2*retry, dialLastPause)
 	}
 }
 

@@ -2,10 +2,14 @@ package driver
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // dmaBlock is the driver's state of the device's DMA block (SPEC.md 2.9).
@@ -14,29 +18,14 @@ type dmaBlock struct {
 	mu sync.Mutex
 	// own is the device's configuration, known once it was asked.
 	own   *builtInPolicies
-	area  *dmaBuffer // progress counters, nil until the host first decides
-	host  Policy     // that the pump runs
-	cause error      // why the pump gave up
+	area  *dma.Buffer // progress counters, nil until the host first decides
+	host  Policy      // that the pump runs
+	cause error       // why the pump gave up
 	log   dmaLog
 }
 
 // builtInPolicies are the registers of the built-in policies.
 type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
-
-// inDMA carries out f, an operation on the DMA block.
-func (n *NIC) inDMA(op string, f func() error) error {
-	return n.alone(n.background, op, datasheet.BlockDMA, &n.dma.mu, "it has no DMA engine block",
-		"it goes on with the policy that it has", f)
-}
-
-func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {
-	for _, r := range b.registers() {
-		if err = n.regs.readAll(n.background, datasheet.BlockDMA, r.reading); err != nil {
-			break
-		}
-	}
-	return b, err
-}
 
 type builtInRegister struct {
 	reading
@@ -51,38 +40,47 @@ func (b *builtInPolicies) registers() [4]builtInRegister {
 	}
 }
 
-// setDMA writes a register and looks whether the device took it: it ignores
-// what it does not know. what is a format for the value.
-func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
-	if err := n.regs.write(datasheet.BlockDMA, reg, v); err != nil {
-		return err
-	}
-	got, err := n.regs.read(n.background, datasheet.BlockDMA, reg)
-	if err != nil {
-		return err
-	}
-	if got != v {
-		if _, err := n.regs.status(n.background); err != nil {
-			return n.fail(err)
-		}
-		return fmt.Errorf("%w: it does not take "+what, descriptors.ErrNotSupported, v)
-	}
-	return nil
+// MaxDMALog is the largest number of records of a DMA log.
+const MaxDMALog = 1 << datasheet.MaxLogLog2
+
+// dmaLog is the ring into which the device writes its DMA log. dmaBlock.mu
+// guards it.
+type dmaLog struct {
+	buf      *dma.Buffer // nil while there is no log
+	ring     []datasheet.DMARecord
+	log2     uint8
+	consumer uint32
+	failed   error // why nothing more can be read
+	// lent ends a log that is kept for a program beside this one; nil of any other.
+	lent *time.Timer
 }
 
-// setAddress writes the two registers from reg on that have the bus address of what.
-func (n *NIC) setAddress(reg, iova uint64, what string) error {
-	err := n.setDMA(reg, uint32(iova), what+" at bus address (low half) %#x")
-	if err == nil {
-		err = n.setDMA(reg+4, uint32(iova>>32), what+" at bus address (high half) %#x")
+// next takes the oldest record and checks it. False says that there is none, or
+// that l.failed says why.
+func (l *dmaLog) next() (dmalog.Record, bool) {
+	shared := &l.ring[l.consumer&(1<<l.log2-1)]
+	flags := shared.LoadFlags()
+	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(l.consumer, l.log2) {
+		return dmalog.Record{}, false
 	}
-	return err
+	mmio.FromDevice()
+	r := *shared // once: the device may change it under our eyes
+	const longest = math.MaxInt64 / 1000
+	if flags&^(datasheet.CompletionPhase|datasheet.DMARecordBuffer|datasheet.DMARecordControl|datasheet.DMARecordQueued) != 0 || r.Engine >= datasheet.DMAEngineCount || r.Start > r.End || r.End > longest ||
+		r.Packet > math.MaxInt32 || r.Bytes > datasheet.MaxTransfer {
+		l.failed = fmt.Errorf("%w: record %d of the DMA log is engine %d, packet %d, %d bytes, %d to %d ns, flags %#x",
+			ErrProtocol, l.consumer, uint32(r.Engine), r.Packet, r.Bytes, r.Start, r.End, flags)
+		return dmalog.Record{}, false
+	}
+	l.consumer++
+	return dmalog.Record{
+		Packet: int(r.Packet), Engine: engines[r.Engine], Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
+		Queued: int(flags & datasheet.DMARecordQueued >> 16), Buffer: int(flags & datasheet.DMARecordBuffer >> 1), Control: flags&datasheet.DMARecordControl != 0,
+	}, true
 }
 
-func (n *NIC) setDMAControl(set, clear uint32) error {
-	v, err := n.regs.read(n.background, datasheet.BlockDMA, datasheet.RegDMAControl)
-	if err != nil {
-		return err
-	}
-	return n.setDMA(datasheet.RegDMAControl, v&^clear|set, "DMA control %#x")
+// engines are the device's engines by number, in the log's terms.
+var engines = [datasheet.DMAEngineCount]dmalog.Engine{
+	datasheet.EngineHostTx: dmalog.HostTx, datasheet.EngineNetTx: dmalog.NetTx,
+	datasheet.EngineNetRcv: dmalog.NetRcv, datasheet.EngineHostRcv: dmalog.HostRcv,
 }

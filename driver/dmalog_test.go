@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -17,20 +18,14 @@ func transfer(i int) datasheet.DMARecord {
 
 func mustLog(t *testing.T, n *driver.NIC) driver.DMALogState {
 	t.Helper()
-	s, err := n.DMALog()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(n.DMALog())(t)
 }
 
 // TestDMALogConcurrent: the device writes while two goroutines read; each record
 // comes out once.
 func TestDMALogConcurrent(t *testing.T) {
 	d, n := newDMA(t, nil)
-	if err := n.EnableDMALog(64); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.EnableDMALog(64))
 	const total = 3000
 	var mu sync.Mutex
 	seen := map[int]int{}
@@ -66,9 +61,7 @@ func TestDMALogConcurrent(t *testing.T) {
 	}
 	readers.Wait()
 	for i, times := range seen {
-		if times != 1 {
-			t.Fatalf("record %d was read %d times", i, times)
-		}
+		must.Be(t, times, 1, "record %d was read times", i)
 	}
 	if s := mustLog(t, n); s.Lost != 0 {
 		t.Errorf("%+v", s)

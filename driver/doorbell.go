@@ -12,42 +12,15 @@ import (
 // in BAR2, or a pulse register in BAR0. Its owner's lock is held while it is
 // written.
 type doorbell struct {
-	reg    *uint32        // nil if trapped
-	call   func(v uint32) // nil if it is no call into a device of this process
-	n      *NIC
+	reg    *uint32           // nil if trapped
+	call   func(v uint32)    // nil if it is no call into a device of this process
+	fail   func(error) error // of the NIC
 	bar    *region
 	offset uint64
 	buf    [4]byte // of a trapped write; here because it would escape to the heap
 	// mark and group say that the page was stored to, on a device that would have
 	// to look at all pages to find out; else nil.
 	mark, group *uint8
-}
-
-func (n *NIC) doorbellAt(offset uint64) doorbell {
-	b := n.doorbellIn(n.bar2, offset)
-	if n.marks && b.reg != nil {
-		mark, group := datasheet.MarkOffsets(offset / datasheet.PageSize)
-		b.mark, b.group = &n.bar2.mapped.Window(mark, 1)[0], &n.bar2.mapped.Window(group, 1)[0]
-	}
-	if n.local != nil && b.reg == nil {
-		b.call = n.local.Ringer(b.bar.index, offset)
-	}
-	return b
-}
-
-// wantsMarks reports whether the device has to look for doorbells in memory: the driver then
-// marks the pages to which it stores (SPEC.md 3.4).
-func (n *NIC) wantsMarks() bool {
-	return n.identity.Features&datasheet.FeatureDoorbellMarks != 0 && n.bar2.mapped.Window(0, datasheet.PageSize) != nil
-}
-
-// pulseAt returns a pulse register of the DMA block.
-func (n *NIC) pulseAt(reg uint64) doorbell {
-	return n.doorbellIn(n.bar0, n.regs.blocks[datasheet.BlockDMA].Offset+reg)
-}
-
-func (n *NIC) doorbellIn(r *region, offset uint64) doorbell {
-	return doorbell{n: n, reg: r.pointer(offset), bar: r, offset: offset}
 }
 
 // store writes the register. Only a trapped one can fail: then the device has
@@ -73,7 +46,7 @@ func (b *doorbell) trap(ctx context.Context, v uint32) error {
 	if err == nil || ended(ctx, err) {
 		return err
 	}
-	return b.n.fail(err)
+	return b.fail(err)
 }
 
 // tell writes a doorbell, whose device then sees what was written to memory before. A
@@ -90,7 +63,7 @@ func (b *doorbell) tell(ctx context.Context, v uint32) error {
 // ring tells the device that the work queue holds tokens up to producer
 // (DoorbellSend, DoorbellRecv).
 func (b *doorbell) ring(producer uint32) error {
-	return b.tell(b.n.background, producer)
+	return b.tell(context.Background(), producer)
 }
 
 // ringSlots tells the device that the ring in device memory holds entries up to producer
@@ -110,17 +83,6 @@ type channelBell struct {
 	next  uint32
 }
 
-func (n *NIC) channelBellAt(offset uint64, count uint32) channelBell {
-	b := channelBell{doorbell: n.doorbellAt(offset), base: offset, count: count}
-	if b.reg != nil {
-		b.words = make([]*uint32, count)
-		for i := range b.words {
-			b.words[i] = n.bar2.pointer(offset + 4*uint64(i))
-		}
-	}
-	return b
-}
-
 // ring tells the device what a channel is to send, or where what it receives may go
 // (DoorbellHigh, DoorbellLow, DoorbellReceive).
 func (b *channelBell) ring(word uint32) error {
@@ -129,7 +91,7 @@ func (b *channelBell) ring(word uint32) error {
 		b.reg = b.words[slot]
 	}
 	b.offset = b.base + 4*uint64(slot)
-	err := b.tell(b.n.background, word)
+	err := b.tell(context.Background(), word)
 	if err == nil {
 		if b.next++; b.next == b.count {
 			b.next = 0
@@ -148,7 +110,7 @@ func (b *doorbell) arm(ctx context.Context, taken uint32) error {
 // (RegPulseTx, RegPulseRx). Nothing in memory goes with it. A device that does not
 // take it has failed, which the next look at it says.
 func (b *doorbell) pulse(frame, n uint32) {
-	_ = b.store(b.n.background, datasheet.PulseWord(frame, n))
+	_ = b.store(context.Background(), datasheet.PulseWord(frame, n))
 }
 
 // ringAdmin tells the device that the submission queue holds commands up to

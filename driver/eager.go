@@ -1,8 +1,8 @@
 package driver
 
 import (
-	"encoding/binary"
 	"fmt"
+	"io"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -16,6 +16,8 @@ import (
 // the doorbell is as little as the message is long. Over memory that is not eager it only
 // stores.
 //
+// Where messages land in the device's copy, ReadAt reads them from there.
+//
 // Memory that has a writer is written through it, or pushed with Push after it was written
 // in another way and before it is sent. Methods may be called from several goroutines, which
 // take turns.
@@ -23,6 +25,7 @@ type Eager struct {
 	datasheet.Eager
 	n      *NIC
 	mode   EagerMode
+	holds  bool                        // the device may have what memory does not
 	bytes  []byte                      // the memory
 	first  uint64                      // application address of the first byte
 	blocks []byte                      // the device's
@@ -32,7 +35,6 @@ type Eager struct {
 
 	mu     hotlock.Mutex
 	closed bool
-	at     int64    // where Write goes on
 	open   int64    // the block that is being written, which the device does not have; or noBlock
 	valid  []uint64 // a bit for each block: the device was told that it has it
 	edge   [1 << datasheet.EagerWideLog2]byte
@@ -57,6 +59,11 @@ type EagerStats struct {
 	// since the NIC did not have them: both of eager memory only.
 	Taken uint64 `json:"blocks_taken"`
 	Read  uint64 `json:"blocks_read"`
+	// Landed are the blocks in which messages have landed on the NIC, WrittenBack those of them, and the parts of
+	// others, that it has written to memory. Fetched are those that were read or brought from the NIC.
+	Landed      uint64 `json:"blocks_landed"`
+	WrittenBack uint64 `json:"blocks_written_back"`
+	Fetched     uint64 `json:"blocks_fetched"`
 	// Refused registrations found no room, whatever became of them then.
 	Refused uint64 `json:"registrations_refused"`
 	// FreeSRAM is the number of free bytes of the NIC's memory.
@@ -64,7 +71,7 @@ type EagerStats struct {
 }
 
 func (s *EagerStats) add(o EagerStats) {
-	s.Pushed, s.Again, s.FellBack = s.Pushed+o.Pushed, s.Again+o.Again, s.FellBack+o.FellBack
+	s.Pushed, s.Again, s.FellBack, s.Fetched = s.Pushed+o.Pushed, s.Again+o.Again, s.FellBack+o.FellBack, s.Fetched+o.Fetched
 }
 
 // newEager is a writer of bytes, at application address first, which has no device memory.
@@ -72,70 +79,59 @@ func (n *NIC) newEager(bytes []byte, first uint64) *Eager {
 	return &Eager{n: n, bytes: bytes, first: first, open: noBlock}
 }
 
-// Write stores p behind what was written last, from the first byte on, and fails with
-// ErrInvalidParameter, having written nothing, if there is not that much room.
-func (e *Eager) Write(p []byte) (int, error) {
-	e.mu.Lock()
-	err := e.store(e.at, p)
-	if err == nil {
-		e.at += int64(len(p))
-	}
-	e.mu.Unlock()
-	return e.wrote(len(p), err)
-}
-
-// Rewind has Write go on at offset, which Write itself checks.
-func (e *Eager) Rewind(offset int) {
-	e.mu.Lock()
-	e.at = int64(offset)
-	e.mu.Unlock()
-}
-
 // WriteAt stores p at an offset. It fails with ErrInvalidParameter, having written nothing, if not
-// all of p lies inside.
+// all of p lies inside. With io.NewOffsetWriter it makes an io.Writer.
 func (e *Eager) WriteAt(p []byte, offset int64) (int, error) {
 	e.mu.Lock()
 	err := e.store(offset, p)
 	e.mu.Unlock()
-	return e.wrote(len(p), err)
-}
-
-// Store8 stores a byte at offset, see WriteAt.
-func (e *Eager) Store8(offset int, v uint8) error {
-	return e.storeSmall(offset, 1, uint64(v))
-}
-
-// Store16 stores 16 bits at offset, little-endian, see WriteAt.
-func (e *Eager) Store16(offset int, v uint16) error {
-	return e.storeSmall(offset, 2, uint64(v))
-}
-
-// Store32 stores 32 bits at offset, little-endian, see WriteAt.
-func (e *Eager) Store32(offset int, v uint32) error {
-	return e.storeSmall(offset, 4, uint64(v))
-}
-
-// Store64 stores 64 bits at offset, little-endian, see WriteAt.
-func (e *Eager) Store64(offset int, v uint64) error {
-	return e.storeSmall(offset, 8, v)
-}
-
-func (e *Eager) storeSmall(offset, n int, v uint64) error {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], v)
-	e.mu.Lock()
-	err := e.store(int64(offset), b[:n])
-	e.mu.Unlock()
-	_, err = e.wrote(n, err)
-	return err
-}
-
-// wrote returns the results of a call that was to store n bytes.
-func (e *Eager) wrote(n int, err error) (int, error) {
 	if err != nil {
 		return 0, e.n.error(opWrite, err)
 	}
+	return len(p), nil
+}
+
+// ReadAt reads what memory holds at an offset, and the NIC's copy where a message has landed there and memory does not have it. At
+// the end of the memory it fails with io.EOF, as an io.ReaderAt.
+func (e *Eager) ReadAt(p []byte, offset int64) (n int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n = len(p); offset >= 0 && offset <= int64(len(e.bytes)) {
+		n = min(n, len(e.bytes)-int(offset))
+	}
+	if err := e.check(offset, n); err != nil {
+		return 0, e.n.error("read eager memory", err)
+	}
+	if copy(p, e.bytes[offset:]); e.holds && n > 0 {
+		for b, end := e.Span(uint64(offset), uint64(n)); b < end; b++ {
+			if !e.held(b) {
+				continue
+			}
+			from, start := e.blocks[b<<e.Log2:(b+1)<<e.Log2], int(b<<e.Log2-e.Lead)-int(offset)
+			copy(p[max(start, 0):n], from[max(-start, 0):])
+			e.stats.Fetched++
+		}
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
 	return n, nil
+}
+
+// held reports whether the device has a block that memory does not have. It says so of whole blocks only.
+func (e *Eager) held(b uint64) bool {
+	return b >= e.whole.first && b < e.whole.end && mmio.Read8(&e.status[b]) == datasheet.EagerHeld
+}
+
+// bring has memory have the blocks from first to end that the device holds. mu is held.
+func (e *Eager) bring(first, end uint64) {
+	for b := first; e.holds && b < end; b++ {
+		if e.held(b) {
+			copy(e.bytes[b<<e.Log2-e.Lead:], e.blocks[b<<e.Log2:(b+1)<<e.Log2])
+			mmio.Write8(&e.status[b], 0)
+			e.stats.Fetched++
+		}
+	}
 }
 
 // Flush has the device have all that was written.
@@ -159,7 +155,9 @@ func (e *Eager) Push(offset, n int) error {
 		return e.n.error(opWrite, err)
 	}
 	if e.blocks != nil {
-		e.pushBlocks(e.Span(uint64(offset), uint64(n)))
+		first, end := e.Span(uint64(offset), uint64(n))
+		e.bring(first, end)
+		e.pushBlocks(first, end)
 	}
 	e.mu.Unlock()
 	return nil
@@ -191,6 +189,7 @@ func (e *Eager) store(offset int64, p []byte) error {
 	if int64(first) != e.open {
 		e.leave()
 	}
+	e.bring(first, end)
 	e.stats.Again += e.takeBack(first, end)
 	copy(e.bytes[offset:], p)
 	if end-first > 1 {
@@ -286,7 +285,7 @@ func (e *Eager) mark(first, end uint64) {
 // has reports whether the device was told that it has a block. It may have voided it since.
 func (e *Eager) has(b uint64) bool { return e.valid[b/64]>>(b%64)&1 != 0 }
 
-// takeBack has the device read the blocks from first to end from memory, and returns how many
+// takeBack makes the device read the blocks from first to end from memory, and returns how many
 // of them it had. mu is held.
 func (e *Eager) takeBack(first, end uint64) (had uint64) {
 	for b := first; b < end; b++ {
@@ -329,4 +328,21 @@ func (e *Eager) counted() EagerStats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stats
+}
+
+// lay gives a writer device memory: blocks of 2^log2 bytes, and their status, at offsets in
+// BAR4. It returns false if that is not memory of the device.
+func (e *Eager) lay(log2 uint8, blocks, status uint64) bool {
+	e.Eager = datasheet.EagerLayout(e.first, uint64(len(e.bytes)), log2)
+	e.whole.first, e.whole.end = (e.Lead+1<<log2-1)>>log2, (e.Lead+uint64(len(e.bytes)))>>log2
+	window := func(at uint64, size uint64) []byte {
+		if size > uint64(e.n.identity.SRAM) {
+			return nil
+		}
+		return e.n.bar4.mapped.Window(at, int(size))
+	}
+	e.blocks, e.status = window(blocks, e.BlockBytes()), window(status, e.StatusBytes())
+	e.words = datasheet.EagerStatusAt(e.status)
+	e.valid = make([]uint64, (e.Count+63)/64)
+	return e.blocks != nil && e.words != nil
 }

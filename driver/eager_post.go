@@ -1,9 +1,6 @@
 package driver
 
-import (
-	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
-)
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // eagerAtPost is the number of bytes of one segment that are pushed at a post. From there on the
 // processor's stores take longer than the device's reads.
@@ -33,22 +30,6 @@ func (s *eagers) find(handle uint32, table *regionTable) *Eager {
 		}
 	}
 	return at.e
-}
-
-// push has the device have the eager memory of a descriptor that is about to be posted: the
-// descriptor itself, and of a send what its segments name. The queue's lock is held.
-func (q *workQueue) push(d *descriptors.Descriptor, t datasheet.Token) {
-	table := &q.n.regions
-	if e := q.eagers.find(t.Handle, table); e != nil {
-		size := datasheet.ControlSegmentSize + uint32(d.Control().SegCount)*datasheet.DataSegmentSize
-		e.posted(t.Address, uint64(size), true)
-		q.unflushed = true
-	}
-	if q.sends {
-		for _, s := range d.Sources() {
-			q.unflushed = q.eagers.source(s, table) || q.unflushed
-		}
-	}
 }
 
 // source has the device have the eager memory of a segment that it is going to read. It

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -21,19 +23,13 @@ func TestEagerTokenBatch(t *testing.T) {
 	r := newPingRigIn(t, false, driver.EagerAttributes{})
 	ctx := contextFor(t)
 	const depth, perBlock = 16, 4
-	v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil))(t)
 	if !v.Attributes().EagerTokens {
 		t.Fatal("the tokens are ordinary")
 	}
 	at := 0
 	for _, n := range []int{1, 3, 4, 5, 16, 2, 15, 16} {
-		m, err := r.nic.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(r.nic.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag}))(t)
 		batch := make([]*descriptors.Descriptor, n)
 		for i := range batch {
 			batch[i] = descriptor(t, m, i*descriptors.DescriptorBytes(1), 0)
@@ -47,9 +43,7 @@ func TestEagerTokenBatch(t *testing.T) {
 			want++ // it begins and ends in the same block
 		}
 		before := r.nic.EagerCounts().Pushed
-		if posted, err := v.PostSendBatch(batch); posted != n || err != nil {
-			t.Fatal(posted, err)
-		}
+		must.Give(v.PostSendBatch(batch))(t, n)
 		if got := r.nic.EagerCounts().Pushed - before; got > want || got < uint64(len(blocks)) {
 			t.Errorf("%d tokens from number %d on: %d blocks pushed, want %d", n, at, got, want)
 		}
@@ -61,19 +55,11 @@ func TestEagerTokenBatch(t *testing.T) {
 		}
 		at += n
 	}
-	if n := counter(t, r.nic, datasheet.CounterEagerReads); n != 0 {
-		t.Errorf("%d tokens were read from host memory", n)
-	}
-	if n := counter(t, r.nic, datasheet.CounterEagerBlocks); n != uint64(at) {
-		t.Errorf("%d tokens were taken from the device, %d were posted", n, at)
-	}
+	should.Be(t, counter(t, r.nic, datasheet.CounterEagerReads), 0, "tokens were read from host memory")
+	should.Be(t, counter(t, r.nic, datasheet.CounterEagerBlocks), uint64(at), "tokens were taken from the device, %d were posted", at)
 	pushed := r.nic.EagerCounts().Pushed
-	if err := v.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.nic.EagerCounts().Pushed; got != pushed {
-		t.Errorf("%d blocks were pushed, %d once the VI was destroyed", pushed, got)
-	}
+	must.OK(t, v.Close(ctx))
+	should.Be(t, r.nic.EagerCounts().Pushed, pushed, "blocks were pushed, once the VI was destroyed")
 }
 
 // TestEagerTokensNoRoom: who asks for more than the device has memory for gets what it said.
@@ -81,17 +67,10 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	r := newPingRigIn(t, false, driver.EagerAttributes{})
 	ctx := contextFor(t)
 	free, _, err := r.nic.FreeSRAM()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := r.nic.Alloc(ctx, int(free)-int(free)/16, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag, Eager: written})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	m := must.Get(r.nic.Alloc(ctx, int(free)-int(free)/16, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag, Eager: written}))(t)
 	depth := r.nic.Identity().MaxQueueDepth
-	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, descriptors.ErrResource) {
-		t.Errorf("no room: %v", err)
-	}
+	should.Refuse(r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil))(t, descriptors.ErrResource, "no room")
 	before := r.nic.EagerCounts().FellBack
 	v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomOrdinary), nil, nil)
 	if err != nil || v.Attributes().EagerTokens || r.nic.EagerCounts().FellBack != before+1 {
@@ -131,8 +110,6 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	} {
 		a := tokensOf(r, 8, driver.NoRoomFails)
 		change(&a)
-		if _, err := r.nic.CreateVI(ctx, a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Refuse(r.nic.CreateVI(ctx, a, nil, nil))(t, descriptors.ErrInvalidParameter, "%s", name)
 	}
 }

@@ -2,11 +2,10 @@ package driver_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -42,19 +41,10 @@ func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 	set(&l.room, 4096)
 	set(&l.slots, 16)
 	set(&l.depth, 16)
-	e := &end{n: n, room: l.room}
-	var err error
-	if e.ptag, err = n.CreatePtag(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if e.m, err = n.Alloc(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}); err != nil {
-		t.Fatal(err)
-	}
-	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64 << 10, Ptag: e.ptag,
-		SendDepth: l.depth, RecvDepth: l.depth}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := &end{n: n, room: l.room, ptag: mustPtag(t, n)}
+	e.m = must.Get(n.Alloc(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}))(t)
+	e.v = must.Get(n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64 << 10, Ptag: e.ptag,
+		SendDepth: l.depth, RecvDepth: l.depth}, nil, nil))(t)
 	return e
 }
 
@@ -90,49 +80,30 @@ func (e *end) lay(i int, lengths ...int) (*descriptors.Descriptor, error) {
 // descriptor is lay for the goroutine of the test.
 func (e *end) descriptor(t *testing.T, i int, lengths ...int) *descriptors.Descriptor {
 	t.Helper()
-	d, err := e.lay(i, lengths...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return must.Get(e.lay(i, lengths...))(t)
 }
 
-const meeting = "driver"
-
-// connect connects two ends: b waits, a asks.
-func connect(t *testing.T, a, b *end) {
+// connect connects two VIs: b waits, a asks.
+func connect(t testing.TB, a, b *driver.VI) {
 	t.Helper()
 	ctx := contextFor(t)
 	done := make(chan error, 1)
 	go func() {
-		c, err := b.n.ConnectWait(ctx, meeting)
+		c, err := b.NIC().ConnectWait(ctx, "driver")
 		if err == nil {
-			_, err = c.Accept(ctx, b.v)
+			_, err = c.Accept(ctx, b)
 		}
 		done <- err
 	}()
-	err := requestUntilWaiting(ctx, a.v, b.n.Identity().MAC, meeting)
-	if err := errors.Join(err, <-done); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// requestUntilWaiting asks again while nobody waits yet.
-func requestUntilWaiting(ctx context.Context, v *driver.VI, to datasheet.MAC, at string) error {
-	for {
-		_, err := v.ConnectRequest(ctx, driver.Address{MAC: to, Discriminator: at}, "client")
-		if !errors.Is(err, descriptors.ErrNoMatch) {
-			return err
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
+	_, err := a.Dial(ctx, driver.Address{MAC: b.NIC().Identity().MAC, Discriminator: "driver"}, "client")
+	must.OK(t, errors.Join(err, <-done))
 }
 
 // connected makes two ends of the same layout and connects them.
 func connected(t *testing.T, a, b *driver.NIC, l layout) (*end, *end) {
 	t.Helper()
 	x, y := newEnd(t, a, l), newEnd(t, b, l)
-	connect(t, x, y)
+	connect(t, x.v, y.v)
 	return x, y
 }
 
@@ -141,9 +112,7 @@ func deliver(t *testing.T, from, to *end, message []byte) {
 	t.Helper()
 	copy(from.buffer(0), message)
 	send, recv := from.descriptor(t, 0, len(message)), to.descriptor(t, 0, len(message))
-	if err := errors.Join(to.v.PostRecv(recv), from.v.PostSend(send)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(to.v.PostRecv(recv), from.v.PostSend(send)))
 	takeSend(t, from, send)
 	takeRecv(t, to, recv)
 	if got := to.buffer(0)[:len(message)]; int(recv.Length()) != len(message) || !bytes.Equal(got, message) {
@@ -154,15 +123,11 @@ func deliver(t *testing.T, from, to *end, message []byte) {
 // takeSend waits for the oldest send, which must be d, without an error.
 func takeSend(t *testing.T, e *end, d *descriptors.Descriptor) {
 	t.Helper()
-	if got, err := e.v.SendWait(contextFor(t)); got != d || err != nil {
-		t.Fatalf("send: %v, %v", got, err)
-	}
+	must.Give(e.v.SendWait(contextFor(t)))(t, d, "send")
 }
 
 // takeRecv waits for the oldest receive, which must be d, without an error.
 func takeRecv(t *testing.T, e *end, d *descriptors.Descriptor) {
 	t.Helper()
-	if got, err := e.v.RecvWait(contextFor(t)); got != d || err != nil {
-		t.Fatalf("receive: %v, %v", got, err)
-	}
+	must.Give(e.v.RecvWait(contextFor(t)))(t, d, "receive")
 }

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -59,24 +58,4 @@ func (e *ending) code() descriptors.Code {
 	default:
 		return ConnectionEnd(uint32(what - endingKnown))
 	}
-}
-
-// ended says how the connection ended whose end shows in status, of a descriptor
-// that completed in error. It is 0 if the connection goes on, there was none, or
-// this side has ended it.
-func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) descriptors.Code {
-	if level == datasheet.Unreliable && status&datasheet.StatusFlushed == 0 {
-		return 0 // the error is the descriptor's alone
-	}
-	if e.ending.what.Load() == endingOpen {
-		// The device reports the event after the descriptors, and answers a
-		// command after the event: with the answer the event is there too.
-		switch s, err := e.Query(context.Background()); {
-		case err != nil:
-			e.ending.local() // it cannot be told
-		case s.State == datasheet.StateError:
-			e.ending.what.CompareAndSwap(endingOpen, endingLost)
-		}
-	}
-	return e.ending.code()
 }

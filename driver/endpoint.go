@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -218,4 +219,66 @@ func (e *endpoint) destroyed(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// peer is a request for a connection between peers.
+type peer struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when remote and err are set
+	remote Remote
+	err    error
+}
+
+// pending reports whether it has not come to an end.
+func (p *peer) pending() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// endPeer ends an attempt that goes on.
+func (e *endpoint) endPeer() {
+	e.n.mu.Lock()
+	p := e.peer
+	e.n.mu.Unlock()
+	if p.pending() {
+		p.cancel()
+		<-p.done
+	}
+}
+
+// checkPeer fails if an attempt goes on.
+func (e *endpoint) checkPeer() error {
+	e.n.mu.Lock()
+	defer e.n.mu.Unlock()
+	if e.peer.pending() {
+		return refusal(descriptors.ErrInvalidState, "", "the VI is being connected with a peer")
+	}
+	return nil
+}
+
+// ended says how the connection ended whose end shows in status, of a descriptor
+// that completed in error. It is 0 if the connection goes on, there was none, or
+// this side has ended it.
+func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) descriptors.Code {
+	if level == datasheet.Unreliable && status&datasheet.StatusFlushed == 0 {
+		return 0 // the error is the descriptor's alone
+	}
+	if e.ending.what.Load() == endingOpen {
+		// The device reports the event after the descriptors, and answers a
+		// command after the event: with the answer the event is there too.
+		switch s, err := e.Query(context.Background()); {
+		case err != nil:
+			e.ending.local() // it cannot be told
+		case s.State == datasheet.StateError:
+			e.ending.what.CompareAndSwap(endingOpen, endingLost)
+		}
+	}
+	return e.ending.code()
 }

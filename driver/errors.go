@@ -10,7 +10,9 @@ import (
 	"syscall"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -54,7 +56,7 @@ var (
 	// and that the device may write.
 	ErrBadHandle = descriptors.ErrInvalidParameter.Finer("descriptor is not in registered, writable memory of this NIC")
 	// ErrNotDMAMemory: no device can be given this memory, it is the Go heap's.
-	ErrNotDMAMemory = descriptors.ErrNotSupported.Finer("not memory for DMA")
+	ErrNotDMAMemory = dma.ErrGoHeap
 	// ErrInUse: something else still needs the object.
 	ErrInUse = descriptors.ErrResource.Finer("still in use")
 	// ErrAddressInUse: another listener of the NIC has the name. Its code is ErrResource.
@@ -112,7 +114,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " on %s", e.Device)
 	}
 	if e.Err != nil {
-		b.WriteString(": " + vfio.Inside(e.Op, e.Device, e.Err))
+		b.WriteString(": " + failure.Inside(e.Op, e.Device, e.Err))
 	} else {
 		fmt.Fprintf(&b, ": %v", e.Code)
 	}
@@ -132,15 +134,6 @@ func (e *Error) Unwrap() []error {
 		all = append(all, e.Err)
 	}
 	return all
-}
-
-// Fail makes the error of an operation on this NIC of a cause, which is not nil.
-func (n *NIC) Fail(op string, cause error) error { return NewError(op, n.Address(), cause) }
-
-// Refuse makes an Error of what a caller has found itself: code says what kind it is, format, which may be empty, what exactly,
-// and hint what can be done about it.
-func (n *NIC) Refuse(op string, code descriptors.Code, hint, format string, args ...any) error {
-	return n.error(op, refusal(code, hint, format, args...))
 }
 
 // refusal is the Error of Refuse, for an operation that is going to fail with it.
@@ -251,22 +244,6 @@ func (e *CommandError) Unwrap() []error {
 	return []error{err}
 }
 
-// VersionError is a register block of a major version that this driver does
-// not know. It matches ErrVersion.
-type VersionError struct {
-	Block  uint32 // type of the block
-	Offset uint64 // in BAR0
-	Found  uint32 // major<<16 | minor
-	Wanted uint32 // major<<16 | minor
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("%v: the %s block at %#x of BAR0 has version %d.%d, this driver knows %d.x", ErrVersion,
-		blockName(e.Block), e.Offset, e.Found>>16, e.Found&0xffff, e.Wanted>>16)
-}
-
-func (e *VersionError) Unwrap() error { return ErrVersion }
-
 // StatusError is a descriptor that completed in error. It matches ErrDescriptor.
 // The descriptor is returned along with it.
 type StatusError struct {
@@ -291,4 +268,33 @@ func (e *StatusError) Unwrap() []error {
 		return []error{descriptors.ErrDescriptor}
 	}
 	return []error{descriptors.ErrDescriptor, e.Ended}
+}
+
+// unknownOutcome wraps the error of a command that the device may or may not
+// have carried out.
+type unknownOutcome struct{ err error }
+
+func (u *unknownOutcome) Error() string { return u.err.Error() }
+func (u *unknownOutcome) Unwrap() error { return u.err }
+
+func outcomeUnknown(err error) bool {
+	_, unknown := errors.AsType[*unknownOutcome](err)
+	return unknown
+}
+
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*CommandError](err)
+	return refused
+}
+
+// ended reports whether err says that ctx has ended, and nothing of the device.
+func ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, ErrDeviceGone)
+}
+
+// hinted is err with a hint, for an operation that is going to fail with it.
+func hinted(err error, hint string) error {
+	e := NewError("", "", err)
+	e.Hint = hint
+	return e
 }

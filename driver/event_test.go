@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -36,10 +37,7 @@ func TestEventsAreLoggedSeldom(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	var log outputtest.Buffer
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := open(t, d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: timeout})
 	began := time.Now()
 	for range 500 {
 		d.with(func() {
@@ -50,9 +48,7 @@ func TestEventsAreLoggedSeldom(t *testing.T) {
 	for range 10 { // the goroutine that logs is slower than we are
 		time.Sleep(time.Millisecond)
 	}
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, n.Close())
 	most := 2 + int(time.Since(began)/time.Second) // with that of Close
 	got := log.String()
 	if lines := strings.Count(got, "\n"); lines < 1 || lines > most || !strings.Contains(got, "count=1\n") {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -71,13 +72,8 @@ func newFake(t testing.TB) *fakeDevice {
 	d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceLinkUp)
 	d.set(datasheet.ClockOffset+datasheet.RegClockResolution, datasheet.ClockResolution)
 	d.set(datasheet.CounterOffset+datasheet.RegCounterCount, uint32(datasheet.CounterCount))
-	var err error
-	if d.bar2, err = vfio.AllocMemory((fakeEndpoints+fakeCQs)*datasheet.PageSize, vfio.MemoryOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if d.sram, err = vfio.AllocMemory(fakeSRAM, vfio.MemoryOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	d.bar2 = must.Get(vfio.AllocMemory((fakeEndpoints+fakeCQs)*datasheet.PageSize, vfio.MemoryOptions{}))(t)
+	d.sram = must.Get(vfio.AllocMemory(fakeSRAM, vfio.MemoryOptions{}))(t)
 	return d
 }
 

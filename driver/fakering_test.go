@@ -12,9 +12,10 @@ const (
 	fakeTable = 0x600
 )
 
-// withRings has the fake device make rings of 2 entries in its memory, which is not mapped.
+// withRings makes the fake device make rings of 2 entries in its memory, which is mapped.
 func withRings(d *fakeDevice) {
 	d.set(datasheet.IdentityOffset+datasheet.RegFeaturesLow, uint32(datasheet.FeatureRing))
+	d.mapSRAM = true
 	d.tamper = func(e *datasheet.AdminEntry) {
 		if c := datasheet.Reply[datasheet.EndpointCreated](e); e.Kind == datasheet.EntryReply && c.Endpoint != 0 && d.admin.endpoints[c.Endpoint].Kind == datasheet.KindRing {
 			c.Handle, c.Send, c.Recv, c.Table = 77, fakeSend, fakeRecv, fakeTable

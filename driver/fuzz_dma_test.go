@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -27,14 +29,9 @@ func FuzzProgress(f *testing.F) {
 		names := driver.HostPolicies()
 		d := newFake(t)
 		d.addDMA()
-		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(driver.New(t.Context(), d, driver.Options{Logger: quiet}))(t)
 		defer func() {
-			if err := n.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, n.Close())
 		}()
 		// What was shown, the last first to be looked at: the pump's own goroutine may
 		// be late with its answer to an earlier one, which devices know by its frame.
@@ -52,9 +49,7 @@ func FuzzProgress(f *testing.F) {
 				t.Errorf("a pulse of %d bytes for frame %d fits nothing of %+v", bytes, frame, shown)
 			}
 		})
-		if err := n.SetPolicy(driver.Policy{Name: names[int(policy)%len(names)], At: driver.AtHost}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.SetPolicy(driver.Policy{Name: names[int(policy)%len(names)], At: driver.AtHost}))
 		for w := words(states); len(w) >= 6; w = w[6:] {
 			d.with(func() {
 				next := datasheet.Progress{Frame: w[0], Length: w[1], Arrived: w[2], Sent: w[3], Queued: w[4], Flags: w[5]}
@@ -95,18 +90,11 @@ func FuzzDMALog(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ring []byte) {
 		d := newFake(t)
 		d.addDMA()
-		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(driver.New(t.Context(), d, driver.Options{Logger: quiet}))(t)
 		defer func() {
-			if err := n.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, n.Close())
 		}()
-		if err := n.EnableDMALog(16); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.EnableDMALog(16))
 		d.with(func() {
 			copy(d.memory(d.pair(datasheet.RegLogBaseLow), 16*datasheet.DMARecordSize), ring)
 		})

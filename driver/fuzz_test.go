@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -20,10 +22,7 @@ func FuzzAdminEntries(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, entries []byte) {
 		d := newFake(t)
-		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet, CommandTimeout: 2 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(driver.New(t.Context(), d, driver.Options{Logger: quiet, CommandTimeout: 2 * time.Millisecond}))(t)
 		n.OnEvent(func(datasheet.Event) {})
 		d.with(func() {
 			// The payload of every answer, and behind the first one raw entries.
@@ -56,9 +55,7 @@ func FuzzAdminEntries(f *testing.F) {
 			_ = v.PostSend(descriptor(t, m, 0, 64))
 			_, _ = v.SendDone()
 		}
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, n.Close())
 	})
 }
 
@@ -72,28 +69,15 @@ func FuzzCompletions(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1}, uint32(1), uint32(0xffffffff))
 	f.Fuzz(func(t *testing.T, entries []byte, length, status uint32) {
 		r := &rig{d: newFake(t)}
-		var err error
-		if r.n, err = driver.New(t.Context(), r.d, driver.Options{Logger: quiet}); err != nil {
-			t.Fatal(err)
-		}
+		r.n = must.Get(driver.New(t.Context(), r.d, driver.Options{Logger: quiet}))(t)
 		defer func() {
-			if err := r.n.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, r.n.Close())
 		}()
-		if r.m, err = r.n.Alloc(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
-			t.Fatal(err)
-		}
-		if r.sendCQ, err = r.n.CreateCQ(t.Context(), 8); err != nil {
-			t.Fatal(err)
-		}
-		if r.v, err = r.n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, r.sendCQ, r.sendCQ); err != nil {
-			t.Fatal(err)
-		}
+		r.m = must.Get(r.n.Alloc(t.Context(), 16384, driver.MemoryAttributes{}))(t)
+		r.sendCQ = must.Get(r.n.CreateCQ(t.Context(), 8))(t)
+		r.v = must.Get(r.n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, r.sendCQ, r.sendCQ))(t)
 		for _, d := range r.descriptors(t, 3) {
-			if err := r.v.PostSend(d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.v.PostSend(d))
 		}
 		r.d.with(func() {
 			// Each entry as the fuzzer says: endpoint, index, status, flags.

@@ -16,26 +16,6 @@ import (
 // Health is the state of a device.
 type Health = telemetry.Health
 
-// FaultError is a device that has stopped. It matches ErrDeviceFault.
-type FaultError struct{ Code, Detail uint32 }
-
-var faultNames = map[uint32]string{
-	datasheet.FaultNone:       "no fault code",
-	datasheet.FaultAdminDMA:   "an admin ring could not be reached at bus address",
-	datasheet.FaultAdminIndex: "impossible admin ring index",
-	datasheet.FaultMemory:     "memory that the device used has gone (unmapped, or its file cut off), detail",
-}
-
-func (e *FaultError) Error() string {
-	name, ok := faultNames[e.Code]
-	if !ok {
-		name = fmt.Sprintf("fault code %d, detail", e.Code)
-	}
-	return fmt.Sprintf("%v: %s %#x", ErrDeviceFault, name, e.Detail)
-}
-
-func (e *FaultError) Unwrap() error { return ErrDeviceFault }
-
 // Health reads the state of the device. It works on a device that has failed.
 // It fails with ErrDeviceGone or ErrClosed.
 func (n *NIC) Health(ctx context.Context) (Health, error) {
@@ -64,7 +44,7 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 		h.Resetting = status&datasheet.DeviceResetting != 0
 		h.Fatal = status&datasheet.DeviceFatal != 0
 		h.LinkUp = status&datasheet.DeviceLinkUp != 0
-		h.EventsLost = uint64(lost) + n.events.lost()
+		h.EventsLost = uint64(lost) + n.events.Lost()
 		return h, nil
 	})
 }
@@ -158,4 +138,26 @@ func (n *NIC) check() error {
 		return n.failUnlessClosing(errReset)
 	}
 	return nil
+}
+
+// notDone is the answer when nothing of a queue has completed, which it never will on a
+// device that has failed: it may ask that.
+func (n *NIC) notDone(side string, ask bool) error {
+	err := n.failed()
+	if err == nil && ask {
+		err = n.polled()
+	}
+	if err != nil {
+		return n.error(side, err)
+	}
+	return descriptors.ErrNotDone
+}
+
+// unlessGone is err, but nil for a device that is gone, as found before or just now:
+// from that nothing has to be taken back.
+func (n *NIC) unlessGone(err error) error {
+	if errors.Is(err, ErrDeviceGone) || errors.Is(n.failed(), ErrDeviceGone) {
+		return nil
+	}
+	return err
 }

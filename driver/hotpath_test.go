@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -29,55 +31,24 @@ func newPingRig(tb testing.TB, withCQ bool) *pingRig {
 func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pingRig {
 	tb.Helper()
 	_, _, na, nb := newPair(tb, emulator.PairOptions{})
-	tb.Cleanup(func() {
-		if err := errors.Join(na.Close(), nb.Close()); err != nil {
-			tb.Error(err)
-		}
-	})
 	r := &pingRig{nic: na, peer: nb}
 	ctx := contextFor(tb)
 	attributes := driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
 		EagerTokens: eager.Mode != driver.EagerOff}
 	lay := func(n *driver.NIC) (*descriptors.Descriptor, *driver.Memory) {
-		p, err := n.CreatePtag(ctx)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		p := must.Get(n.CreatePtag(ctx))(tb)
 		attributes.Ptag = p
-		m, err := n.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: p, Eager: eager})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		m := must.Get(n.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: p, Eager: eager}))(tb)
 		return descriptor(tb, m, 0, 64), m
 	}
-	var err error
 	r.send, r.memory = lay(na)
-	if r.a, err = na.CreateVI(ctx, attributes, nil, nil); err != nil {
-		tb.Fatal(err)
-	}
+	r.a = must.Get(na.CreateVI(ctx, attributes, nil, nil))(tb)
 	r.recv, r.inbox = lay(nb)
 	if withCQ {
-		if r.cq, err = nb.CreateCQ(ctx, 8); err != nil {
-			tb.Fatal(err)
-		}
+		r.cq = must.Get(nb.CreateCQ(ctx, 8))(tb)
 	}
-	if r.b, err = nb.CreateVI(ctx, attributes, nil, r.cq); err != nil {
-		tb.Fatal(err)
-	}
-	accepted := make(chan error, 1)
-	go func() {
-		c, err := nb.ConnectWait(ctx, "")
-		if err == nil {
-			_, err = c.Accept(ctx, r.b)
-		}
-		accepted <- err
-	}()
-	for err = descriptors.ErrNoMatch; errors.Is(err, descriptors.ErrNoMatch); {
-		_, err = r.a.ConnectRequest(ctx, driver.Address{MAC: nb.Identity().MAC}, "")
-	}
-	if err := errors.Join(err, <-accepted); err != nil {
-		tb.Fatal(err)
-	}
+	r.b = must.Get(nb.CreateVI(ctx, attributes, nil, r.cq))(tb)
+	connect(tb, r.a, r.b)
 	return r
 }
 
@@ -137,9 +108,7 @@ func TestDataPathAllocatesNothing(t *testing.T) {
 		if failed != nil {
 			t.Fatal(name, failed)
 		}
-		if allocs != 0 {
-			t.Errorf("%s: %v allocations a message", name, allocs)
-		}
+		should.Be(t, allocs, 0, "%s: allocations a message", name)
 	}
 }
 
@@ -162,28 +131,6 @@ func TestWaitAllocatesNothing(t *testing.T) {
 			failed = err
 		}
 	})
-	if failed != nil {
-		t.Fatal(failed)
-	}
-	if allocs != 0 {
-		t.Errorf("%v allocations a message", allocs)
-	}
-}
-
-func BenchmarkMessage64(b *testing.B) {
-	r := newPingRig(b, false)
-	for b.Loop() {
-		if err := r.once(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkMessage64CQ(b *testing.B) {
-	r := newPingRig(b, true)
-	for b.Loop() {
-		if err := r.once(); err != nil {
-			b.Fatal(err)
-		}
-	}
+	must.OK(t, failed)
+	should.Be(t, allocs, 0, "allocations a message")
 }

@@ -1,29 +1,10 @@
 package driver
 
-import (
-	"sync"
-
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/vfio"
-)
+import "github.com/trapeze-nic/trapeze/vfio"
 
 // maxVectors is the number of interrupt vectors that the driver takes: one for the admin
 // queue, the others are shared by the completion and work queues.
 const maxVectors = 8
-
-// vector is one interrupt vector. A goroutine reads its eventfd from the first
-// wait on, unless the device calls wake itself.
-type vector struct {
-	number uint16
-	fd     *vfio.Eventfd // nil if the device calls wake
-	// also is called on each interrupt, by the goroutine.
-	also func()
-
-	mu      sync.Mutex
-	next    chan struct{} // closed by the next interrupt; nil if no call waits
-	started bool
-	stopped bool
-}
 
 // setupVectors connects as many vectors as the device has and the driver uses.
 // None is not an error: waiting then polls.
@@ -77,61 +58,4 @@ func (n *NIC) pickVector() *vector {
 	}
 	i := n.nextVector.Add(1) % uint32(len(n.vectors)-1)
 	return n.vectors[1+i]
-}
-
-// vectorNumber is v's number as a command wants it.
-func vectorNumber(v *vector) uint16 {
-	if v == nil {
-		return datasheet.NoVector
-	}
-	return v.number
-}
-
-// interrupted returns a channel that the next interrupt closes.
-func (v *vector) interrupted(n *NIC) <-chan struct{} {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.fd != nil && !v.started && !v.stopped {
-		v.started = true
-		n.goroutines.Go(func() { v.run(n) })
-	}
-	if v.next == nil {
-		v.next = make(chan struct{})
-	}
-	return v.next
-}
-
-func (v *vector) run(n *NIC) {
-	for {
-		// Close ends the wait: the eventfd is closed.
-		if err := v.fd.Wait(n.background); err != nil {
-			return
-		}
-		v.wake()
-		if v.also != nil {
-			v.also()
-		}
-	}
-}
-
-// wake wakes all that wait. A device may call it with its locks held.
-func (v *vector) wake() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.next != nil {
-		close(v.next)
-		v.next = nil
-	}
-}
-
-// close wakes all and ends the goroutine.
-func (v *vector) close() error {
-	v.mu.Lock()
-	v.stopped = true
-	v.mu.Unlock()
-	v.wake()
-	if v.fd == nil {
-		return nil
-	}
-	return v.fd.Close()
 }

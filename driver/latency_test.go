@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -16,20 +18,9 @@ import (
 func TestLatency(t *testing.T) {
 	leaktest.Check(t)
 	for _, k := range []int{0, 1, 3} {
-		x, y, err := emulator.Pair(emulator.PairOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		x, y := devices(t, emulator.PairOptions{})
 		var a, b *driver.NIC
-		c := beside(t, func() {
-			a, err = driver.New(contextFor(t), x, driver.Options{Logger: quiet, SampleLatency: k})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if b, err = driver.New(contextFor(t), y, driver.Options{Logger: quiet}); err != nil {
-				t.Fatal(err)
-			}
-		})
+		c := beside(t, func() { a, b = open(t, x, driver.Options{SampleLatency: k}), open(t, y, driver.Options{}) })
 		from, to := connected(t, a, b, layout{room: 64, slots: 1})
 		const messages = 40
 		for range messages {
@@ -63,9 +54,7 @@ func TestLatency(t *testing.T) {
 			t.Errorf("the other NIC: %+v, %v", list, err)
 		}
 		c.Close()
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(a.Close(), b.Close()))
 	}
 }
 
@@ -73,19 +62,10 @@ func TestLatency(t *testing.T) {
 // the other queue of the VI, posts, or waits; not when it takes the send back.
 func TestLatencyBeforeTaken(t *testing.T) {
 	leaktest.Check(t)
-	x, y, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var a, b *driver.NIC
-	c := beside(t, func() {
-		if a, err = driver.New(contextFor(t), x, driver.Options{Logger: quiet, SampleLatency: 1}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if b, err = driver.New(contextFor(t), y, driver.Options{Logger: quiet, NoTelemetry: true}); err != nil {
-		t.Fatal(err)
-	}
+	x, y := devices(t, emulator.PairOptions{})
+	var a *driver.NIC
+	c := beside(t, func() { a = open(t, x, driver.Options{SampleLatency: 1}) })
+	b := open(t, y, driver.Options{NoTelemetry: true})
 	from, to := connected(t, a, b, layout{room: 64, slots: 8})
 	samples := func() uint64 {
 		list, err := telemetry.Endpoints(contextFor(t), c, 0)
@@ -101,9 +81,7 @@ func TestLatencyBeforeTaken(t *testing.T) {
 	post := func() { // two sends, the second of which is timed
 		for range 2 {
 			send, recv := from.descriptor(t, len(sends), 64), to.descriptor(t, len(sends), 64)
-			if err := errors.Join(to.v.PostRecv(recv), from.v.PostSend(send)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(to.v.PostRecv(recv), from.v.PostSend(send)))
 			takeRecv(t, to, recv)
 			sends = append(sends, send)
 		}
@@ -114,9 +92,7 @@ func TestLatencyBeforeTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := samples(); n != 1 {
-		t.Fatalf("%d sends were timed by looks at the other queue, want 1", n)
-	}
+	must.Be(t, samples(), 1, "sends were timed by looks at the other queue")
 	post()
 	for ctx := contextFor(t); samples() < 2 && ctx.Err() == nil; {
 		into := make([]*descriptors.Descriptor, 1)
@@ -135,24 +111,14 @@ func TestLatencyBeforeTaken(t *testing.T) {
 	for _, d := range sends {
 		takeSend(t, from, d)
 	}
-	if n := samples(); n != 4 {
-		t.Errorf("%d sends were timed, want 4", n)
-	}
-	c.Close()
-	if err := errors.Join(a.Close(), b.Close()); err != nil {
-		t.Error(err)
-	}
+	should.Be(t, samples(), 4, "sends were timed")
 }
 
 // TestLatencyRefused: what cannot be sampled is refused, with the name of the field.
 func TestLatencyRefused(t *testing.T) {
 	leaktest.Check(t)
 	open := func(k int) error {
-		x, y, err := emulator.Pair(emulator.PairOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer y.Close()
+		x, _ := devices(t, emulator.PairOptions{})
 		n, err := driver.New(contextFor(t), x, driver.Options{Logger: quiet, SampleLatency: k})
 		if err == nil {
 			return n.Close()
@@ -160,9 +126,7 @@ func TestLatencyRefused(t *testing.T) {
 		return err
 	}
 	for _, k := range []int{-1, 21} {
-		if err := open(k); !errors.Is(err, descriptors.ErrInvalidParameter) {
-			t.Errorf("%d: %v", k, err)
-		}
+		should.Fail(t, open(k), descriptors.ErrInvalidParameter, "%d", k)
 	}
 	for value, good := range map[string]bool{"8": true, "0": false, "x": false, "-3": false, "21": false} {
 		t.Setenv("TRAPEZE_LATENCY", value)

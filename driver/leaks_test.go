@@ -6,6 +6,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // checkLeaks fails the test if files or goroutines are left at its end, after
@@ -15,9 +16,7 @@ func checkLeaks(t *testing.T) {
 	before := leaktest.Files(t)
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		if after := leaktest.Files(t); after != before {
-			t.Errorf("%d files are open, %d before the test", after, before)
-		}
+		should.Be(t, leaktest.Files(t), before, "files are open, before the test")
 		goleak.VerifyNone(t, ignore)
 	})
 }

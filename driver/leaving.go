@@ -2,10 +2,8 @@ package driver
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // leaving says how far the closing of a VI or CQ has come.
@@ -89,26 +87,6 @@ func (l *leaving) wait(n *NIC) {
 	}
 }
 
-// close closes the object with cmd, unless that was done before, and then calls free, which gives back what it had and is told
-// whether the device has not answered. It fails with ErrInUse, and hint, while inUse, which is called with NIC.mu held.
-func (l *leaving) close(ctx context.Context, n *NIC, hint string, inUse func() bool, cmd *datasheet.Command, free func(error) error) error {
-	first, err := l.begin(n, func() error {
-		if inUse() {
-			return hinted(ErrInUse, hint)
-		}
-		return nil
-	})
-	if err != nil || !first {
-		return err
-	}
-	if _, err = n.execute(ctx, cmd); err != nil && !outcomeUnknown(err) {
-		l.undo(n)
-		return err
-	}
-	defer l.end(n)
-	return free(err)
-}
-
 // do is NIC.do for an object that is not being closed.
 func (l *leaving) do(ctx context.Context, n *NIC, op string, f func() error) error {
 	return n.do(ctx, op, func() error { return l.unless(n, f) })
@@ -121,6 +99,3 @@ func (l *leaving) unless(n *NIC, f func() error) error {
 	}
 	return f()
 }
-
-// errLeft is the error of a command that has waited for its turn until the closing of its object had begun.
-var errLeft = fmt.Errorf("%w: it was closed before the command had its turn", descriptors.ErrClosed)

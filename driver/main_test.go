@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -25,19 +28,23 @@ func contextFor(t testing.TB) context.Context {
 	return ctx
 }
 
-// openFake opens a fake device and closes it at the end of the test.
-func openFake(t *testing.T, d *fakeDevice) *driver.NIC {
+// open opens a device, and closes it at the end of the test if that has not done so.
+func open(t testing.TB, d vfio.Device, o driver.Options) *driver.NIC {
 	t.Helper()
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
+	if o.Logger == nil {
+		o.Logger = quiet
 	}
+	n := must.Get(driver.New(contextFor(t), d, o))(t)
 	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, n.Close())
 	})
 	return n
+}
+
+// openFake opens a fake device.
+func openFake(t *testing.T, d *fakeDevice) *driver.NIC {
+	t.Helper()
+	return open(t, d, driver.Options{CommandTimeout: timeout})
 }
 
 // descriptor lays a descriptor with one segment of length bytes over memory at
@@ -45,12 +52,7 @@ func openFake(t *testing.T, d *fakeDevice) *driver.NIC {
 func descriptor(t testing.TB, m *driver.Memory, offset, length int) *descriptors.Descriptor {
 	t.Helper()
 	size := descriptors.DescriptorBytes(1)
-	d, err := descriptors.NewDescriptor(m.Bytes()[offset:offset+size], m.Address()+uint64(offset), m.Handle())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AddData(m.Address()+uint64(offset+size), m.Handle(), uint32(length)); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(descriptors.NewDescriptor(m.Bytes()[offset:offset+size], m.Address()+uint64(offset), m.Handle()))(t)
+	must.OK(t, d.AddData(m.Address()+uint64(offset+size), m.Handle(), uint32(length)))
 	return d
 }

@@ -2,14 +2,12 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // MemoryAttributes are given when memory is registered. The zero value is
@@ -68,175 +66,9 @@ type Memory struct {
 	alter      sync.Mutex // held while the attributes change, or the registration ends
 }
 
-// Alloc returns size bytes of zeroed memory that the NIC can reach, 1 to 2^56, registered
-// with the given attributes. It does not lie in the Go heap: it is freed by
-// Close or by closing the NIC, and must not be touched afterwards.
-func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
-	return n.registered(ctx, "allocate memory", n.defaults(a), func(a MemoryAttributes) (*Memory, error) {
-		if size <= 0 {
-			return nil, hinted(fmt.Errorf("%w: %d bytes", descriptors.ErrInvalidParameter, size), "ask for at least one byte")
-		}
-		flags := vfio.DMARead | vfio.DMAWrite
-		if a.ReadOnly {
-			flags = vfio.DMARead
-		}
-		buf, err := n.newDMA(ctx, uint64(size), flags, vfio.MemoryOptions{})
-		if err != nil {
-			return nil, err
-		}
-		n.mu.Lock()
-		buf.refs = 1
-		n.mu.Unlock()
-		m, err := n.registerAs(ctx, buf.iova, buf.mem.Bytes()[:size:size], a)
-		if err != nil {
-			return nil, n.release(buf, err)
-		}
-		m.writable, m.drop = flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }
-		return m, nil
-	})
-}
-
-// Register registers memory that is there already: a part of what Alloc returned, or
-// memory of the program's own outside the Go heap, such as from mmap or, as a slice of
-// it, from C. The same bytes may be registered any number of times, with other
-// attributes; their pages are pinned once. Memory of Alloc's is freed with its last registration. The program's
-// own must not be unmapped before Memory.Close has returned, and is not freed by it. Only whole pages can be made
-// accessible to a NIC, which then keeps to b.
-//
-// It fails with ErrNotSupported for memory of the Go heap, and of all memory but Alloc's
-// if the NIC is in another process (vfio-user), which needs the file behind it, or has
-// no IOMMU; and with ErrInvalidParameter for memory that the program may not read, or
-// may not write and that is not registered as ReadOnly.
-func (n *NIC) Register(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
-	return n.registerOrdinary(ctx, b, n.defaults(a))
-}
-
-// defaults fills in what a does not say.
-func (n *NIC) defaults(a MemoryAttributes) MemoryAttributes {
-	a.Ptag = n.ptagOr(a.Ptag)
-	if a.Eager == (EagerAttributes{}) && n.eager {
-		a.Eager = EagerAttributes{Mode: EagerAtPost, NoRoom: NoRoomOrdinary}
-	}
-	return a
-}
-
-// registerOrdinary is Register without defaults.
-func (n *NIC) registerOrdinary(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
-	return n.registered(ctx, "register memory", a, func(a MemoryAttributes) (*Memory, error) {
-		if len(b) == 0 {
-			return nil, hinted(fmt.Errorf("%w: no bytes", descriptors.ErrInvalidParameter), "give at least one byte")
-		}
-		iova, writable, drop, err := n.reach(ctx, b)
-		if err != nil {
-			return nil, err
-		}
-		var m *Memory
-		if !writable && !a.ReadOnly {
-			err = errNotWritable
-		} else {
-			m, err = n.registerAs(ctx, iova, b[:len(b):len(b)], a)
-		}
-		if err != nil {
-			if !outcomeUnknown(err) {
-				err = errors.Join(err, drop())
-			}
-			return nil, err
-		}
-		m.writable, m.drop = writable, drop
-		return m, nil
-	})
-}
-
-// registered calls f and counts a use of the ptag.
-func (n *NIC) registered(ctx context.Context, op string, a MemoryAttributes, f func(MemoryAttributes) (*Memory, error)) (m *Memory, err error) {
-	err = n.do(ctx, op, func() error {
-		return a.Ptag.usedFor(n, func() (err error) {
-			m, err = f(a)
-			return err
-		})
-	})
-	return m, err
-}
-
 // errNotWritable: memory is to be registered for writing that the device cannot be
 // allowed to write.
 var errNotWritable = fmt.Errorf("%w: it was allocated as ReadOnly, or the program itself may not write it", descriptors.ErrInvalidParameter)
-
-// reach makes sure that the device reaches b until drop is called, and returns its bus
-// address, and whether the device may write there.
-func (n *NIC) reach(ctx context.Context, b []byte) (iova uint64, writable bool, drop func() error, err error) {
-	// Before the address is looked at: pages around an object of the heap say nothing.
-	if vfio.OnGoHeap(b) {
-		return 0, false, nil, fmt.Errorf("%w: %w", ErrNotDMAMemory, vfio.ErrGoHeap)
-	}
-	buf, err := n.hold(addressOf(b), uint64(len(b)))
-	switch {
-	case err != nil:
-		return 0, false, nil, err
-	case buf == nil:
-		n.regions.mark(unusualForeign)
-		return n.holdForeign(ctx, b)
-	}
-	return buf.iova + (addressOf(b) - buf.mem.Address()), buf.flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }, nil
-}
-
-// hold finds the buffer that all of the given range lies in, and keeps it from
-// being freed. It returns nil if no part of the range lies in memory of this driver's.
-func (n *NIC) hold(address, size uint64) (*dmaBuffer, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for b := range n.buffers {
-		first := b.mem.Address()
-		switch {
-		case address >= first+b.mem.Size() || address+size <= first:
-		case b.refs > 0 && address >= first && size <= b.mem.Size()-(address-first):
-			b.refs++
-			return b, nil
-		default:
-			return nil, fmt.Errorf("%w: %#x bytes at %#x are in part memory of the driver's own", descriptors.ErrInvalidParameter, size, address)
-		}
-	}
-	return nil, nil
-}
-
-// drop undoes hold, and frees the buffer if that was the last hold.
-func (n *NIC) drop(b *dmaBuffer) error {
-	n.mu.Lock()
-	b.refs--
-	last := b.refs == 0
-	n.mu.Unlock()
-	if !last {
-		return nil
-	}
-	return n.freeDMA(b)
-}
-
-// register tells the device of bytes, which it reaches at iova.
-func (n *NIC) register(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
-	address := addressOf(bytes)
-	reply, err := n.execute(ctx, newCommand(datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
-		Address: address, Length: uint64(len(bytes)), IOVA: iova, Ptag: a.Ptag.Number(), Access: a.access(),
-	}))
-	if err != nil {
-		return nil, err
-	}
-	where := datasheet.Reply[datasheet.RegionReply](reply)
-	m := &Memory{n: n, bytes: bytes, address: address, attributes: a, handle: where.Handle}
-	if a.Eager.Mode != EagerOff {
-		e, ok := n.eagerAt(m, where)
-		if !ok {
-			err := fmt.Errorf("%w: eager memory at %#x and %#x of its SRAM", ErrProtocol, where.Blocks, where.Status)
-			return nil, &unknownOutcome{n.fail(err)}
-		}
-		m.eager.Store(e)
-		n.regions.mark(unusualEager)
-	}
-	if !n.regions.add(m) {
-		err := fmt.Errorf("%w: it gave out memory handle %#x twice", ErrProtocol, m.handle)
-		return nil, &unknownOutcome{n.fail(err)}
-	}
-	return m, nil
-}
 
 // Bytes returns the memory; nil once it is deregistered or the NIC closed.
 // Slices of it must not be used from then on.
@@ -274,7 +106,7 @@ func (m *Memory) Attributes() MemoryAttributes {
 func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 	const op = "set memory attributes"
 	n := m.n
-	if m.cache != nil {
+	if m.clock != nil {
 		return n.Refuse(op, descriptors.ErrInvalidParameter, "make another cache for other attributes", "a cache has made the registration")
 	}
 	return n.do(ctx, op, func() error {
@@ -313,7 +145,7 @@ func (m *Memory) change(ctx context.Context, a MemoryAttributes) error {
 // Memory that posted descriptors only name may be closed. They complete with
 // StatusProtectionError if the NIC has not finished with them.
 func (m *Memory) Close(ctx context.Context) error {
-	if m.cache != nil {
+	if m.clock != nil {
 		return m.n.Refuse("close memory", descriptors.ErrInvalidParameter, "release it there", "a cache has made the registration")
 	}
 	return m.deregister(ctx)
@@ -402,4 +234,64 @@ func (m *Memory) layDescriptor(op string, offset, segments int, lay func([]byte,
 		return nil, n.Refuse(op, descriptors.ErrInvalidParameter, "", "%w", err)
 	}
 	return d, nil
+}
+
+// Eager returns the writer of the memory: an io.WriterAt with Push and Flush. Over memory that is not eager, or fell back since the NIC has no
+// room, it only stores, so that a program need not know. All calls fail with ErrClosed once
+// the memory has been deregistered, and with ErrInvalidParameter outside of it.
+//
+// Memory that has been pushed is changed through the writer only, or pushed again before it
+// is sent: else the NIC sends what it was. What the NIC itself writes there is as any message
+// that it receives.
+func (m *Memory) Eager() *Eager {
+	if e := m.eager.Load(); e != nil {
+		return e
+	}
+	m.eager.CompareAndSwap(nil, m.n.newEager(m.bytes, m.address))
+	e := m.eager.Load()
+	if m.gone.Load() {
+		e.close()
+	}
+	return e
+}
+
+// IsEager reports whether the device has memory for the blocks.
+func (m *Memory) IsEager() bool {
+	e := m.eager.Load()
+	return e != nil && e.blocks != nil
+}
+
+// cached is a registration in a cache. Its range does not change.
+type cached struct {
+	first, end uint64
+	// state has the number of its users, a bit that lets no new one
+	// begin, and the number of uses so far.
+	state atomic.Uint64
+	used  atomic.Uint64  // tick of the last use
+	clock *atomic.Uint64 // the cache's tick; nil if none has made it
+}
+
+const (
+	oneUser  = 1
+	users    = 1<<23 - 1
+	retired  = 1 << 23
+	oneUse   = 1 << 24
+	maxCache = 1 << 24
+)
+
+// use counts one more user, unless e is retired.
+func (e *cached) use() bool {
+	// A call that has no use of it is not counted: the last user may have to end it.
+	for s := e.state.Load(); ; s = e.state.Load() {
+		if s&retired != 0 {
+			return false
+		}
+		if e.state.CompareAndSwap(s, s+oneUser+oneUse) {
+			break
+		}
+	}
+	if now := e.clock.Load(); e.used.Load() != now {
+		e.used.Store(now)
+	}
+	return true
 }

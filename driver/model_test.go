@@ -6,6 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -42,21 +44,12 @@ const (
 
 func newModel(t *testing.T) *model {
 	m := &model{r: &rig{d: newFake(t)}, q: map[[2]int]*modelQueue{}}
-	var err error
-	if m.r.n, err = driver.New(t.Context(), m.r.d, driver.Options{Logger: quiet}); err != nil {
-		t.Fatal(err)
-	}
-	if m.r.m, err = m.r.n.Alloc(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
-		t.Fatal(err)
-	}
-	if m.r.sendCQ, err = m.r.n.CreateCQ(t.Context(), modelDescriptors); err != nil {
-		t.Fatal(err)
-	}
+	m.r.n = must.Get(driver.New(t.Context(), m.r.d, driver.Options{Logger: quiet}))(t)
+	m.r.m = must.Get(m.r.n.Alloc(t.Context(), 16384, driver.MemoryAttributes{}))(t)
+	m.r.sendCQ = must.Get(m.r.n.CreateCQ(t.Context(), modelDescriptors))(t)
 	m.free = m.r.descriptors(t, modelDescriptors+1)
 	for i := range m.vis {
-		if err := m.create(t, i); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.create(t, i))
 	}
 	return m
 }
@@ -95,9 +88,7 @@ func (m *model) post(t *rapid.T) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m.free = m.free[1:]
 	q.posted = append(q.posted, d)
 	q.number++
@@ -183,17 +174,13 @@ func TestQueueModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t)
 		defer func() {
-			if err := m.r.n.Close(); err != nil {
-				rt.Error(err)
-			}
+			should.OK(rt, m.r.n.Close())
 		}()
 		rt.Repeat(map[string]func(*rapid.T){
 			"post": m.post, "complete": m.complete, "take completion": m.takeCompletion, "take descriptor": m.takeDescriptor,
 			"destroy and create": func(rt *rapid.T) {
 				i := rapid.IntRange(0, 1).Draw(rt, "VI")
-				if err := m.vis[i].Abandon(t.Context()); err != nil {
-					rt.Fatal(err)
-				}
+				must.OK(rt, m.vis[i].Abandon(t.Context()))
 				for side := range 2 {
 					m.free = append(m.free, m.q[[2]int{i, side}].posted...)
 				}
@@ -204,9 +191,7 @@ func TestQueueModel(t *testing.T) {
 					}
 				}
 				m.expected = expected
-				if err := m.create(t, i); err != nil {
-					rt.Fatal(err)
-				}
+				must.OK(rt, m.create(t, i))
 			},
 			"": m.check,
 		})

@@ -1,18 +1,21 @@
 package driver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
+	"github.com/trapeze-nic/trapeze/driver/internal/events"
+	"github.com/trapeze-nic/trapeze/driver/internal/pump"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/capture"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -26,7 +29,7 @@ type Options struct {
 	// to come out of reset, and how long Close may take; 0 for 2 s. Time in which this
 	// program is not run does not count.
 	CommandTimeout time.Duration
-	// NoTelemetry has the process not show the NIC to programs beside it, see docs/telemetry.md.
+	// NoTelemetry hides the NIC from programs beside this one, see docs/telemetry.md.
 	NoTelemetry bool
 	// SampleLatency k has one send in 2^k of each VI timed from post to completion, for programs
 	// that look at the NIC. A completion counts from the program's next send, look or wait at
@@ -55,15 +58,14 @@ type NIC struct {
 	marks            bool // doorbells are marked
 	regs             registers
 	identity         Identity
-	iovas            *vfio.IOVAAllocator
-	physical         vfio.Physical // nil behind an IOMMU
+	space            *dma.Space
 	vectors          []*vector
 	nextVector       atomic.Uint32
 	admin            *admin
-	events           eventQueue
+	events           events.Queue
 	goroutines       sync.WaitGroup
 	unshow           func() // nil while it is being opened
-	captured         captured
+	capture          capture.Capture
 
 	// ops is held for reading by each operation that uses the admin queue or
 	// BAR0, for writing by Close while it takes everything down.
@@ -80,9 +82,14 @@ type NIC struct {
 	checking  atomic.Int64 // since when a remote device is being looked at, as lastCheck; or 0
 
 	// pump runs the delivery policy, nil while the device does so itself.
-	pump     atomic.Pointer[pump]
+	pump     atomic.Pointer[pump.Pump]
 	dma      dmaBlock
-	programs programs
+	programs struct {
+		mu sync.Mutex // lets one operation use the processor block and the mailbox at a time, and guards loaded
+		// loaded are the last two images, without their bytes: the one that runs, and the one that a
+		// roll-back starts.
+		loaded [2]load.Image
+	}
 
 	ptag  *Ptag // see SetDefaults
 	eager bool
@@ -97,97 +104,12 @@ type NIC struct {
 	living atomic.Pointer[[]*endpoint]
 
 	mu      sync.Mutex
-	buffers map[*dmaBuffer]struct{}
 	cqs     map[uint32]*CQ
 	regions regionTable
-	foreign foreign
 }
-
-const opOpen = "open"
 
 // errNoContext: a call that may block has a nil context.
 var errNoContext = fmt.Errorf("%w: the context is nil", descriptors.ErrInvalidParameter)
-
-// Open opens the NIC at an address, see vfio.ParseAddress.
-func Open(ctx context.Context, address string, o Options) (*NIC, error) {
-	if ctx == nil {
-		return nil, NewError(opOpen, address, errNoContext)
-	}
-	dev, err := vfio.Open(ctx, address)
-	if err != nil {
-		return nil, NewError(opOpen, address, err)
-	}
-	return New(ctx, dev, o)
-}
-
-// inUse has the devices of all NICs that are open.
-var inUse sync.Map
-
-// claimDevice notes that a NIC has the device, and reports whether none had it. A device that cannot be compared is not known again.
-func claimDevice(dev vfio.Device) bool {
-	if !reflect.TypeOf(dev).Comparable() {
-		return true
-	}
-	_, taken := inUse.LoadOrStore(dev, true)
-	return !taken
-}
-
-// closeDevice closes a device that was claimed.
-func closeDevice(dev vfio.Device) error {
-	err := dev.Close()
-	if reflect.TypeOf(dev).Comparable() {
-		inUse.Delete(dev)
-	}
-	return err
-}
-
-// New takes a device, resets it and makes it ready. The device belongs to the
-// NIC from then on: if New fails, it is closed. A device that another NIC has is refused with
-// ErrInvalidState, and stays that NIC's.
-//
-// A device that is not a Trapeze NIC is refused with ErrUnsupportedDevice, one
-// whose registers this driver does not understand with ErrBadRegisters or a
-// *VersionError; neither is written to except for enabling memory decoding.
-func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
-	if dev == nil {
-		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", descriptors.ErrInvalidParameter))
-	}
-	if !claimDevice(dev) {
-		return nil, hinted(NewError(opOpen, dev.Info().Address, fmt.Errorf("%w: another NIC has the device", descriptors.ErrInvalidState)),
-			"use that NIC, or close it and open the device anew")
-	}
-	err := o.sampleLatency()
-	if ctx == nil {
-		err = errNoContext
-	}
-	if err != nil {
-		return nil, errors.Join(NewError(opOpen, dev.Info().Address, err), closeDevice(dev))
-	}
-	if o.CommandTimeout <= 0 {
-		o.CommandTimeout = 2 * time.Second
-	}
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-	n := &NIC{
-		dev: dev, info: dev.Info(), options: o, opened: time.Now(), background: context.Background(),
-		done: make(chan struct{}), buffers: map[*dmaBuffer]struct{}{}, cqs: map[uint32]*CQ{},
-	}
-	n.SetWaiting(Waiting{})
-	n.log = o.Logger.With("device", n.info.Address)
-	n.poller, _ = dev.(vfio.Poller)
-	if n.local, _ = dev.(vfio.InProcess); n.local != nil {
-		if n.waker = n.local; !n.local.Polled() {
-			n.poller, n.waker = nil, nil
-		}
-	}
-	n.remote, _ = dev.(vfio.Remote)
-	n.regions.m, n.regions.failed = map[uint32]*Memory{}, n.failed
-	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {
-		n.closeOnce.Do(n.shutdown)
-		return nil, n.error(opOpen, err)
-	}
-	n.unshow = n.show()
-	return n, nil
-}
 
 // Address returns the address by which the device was opened.
 func (n *NIC) Address() string { return n.info.Address }
@@ -223,7 +145,7 @@ func (n *NIC) step() bool {
 func (n *NIC) progress() bool {
 	did := n.poller != nil && n.poller.Poll()
 	if p := n.pump.Load(); p != nil {
-		return p.look(1) || did
+		return p.Look(1) || did
 	}
 	return did
 }
@@ -235,55 +157,8 @@ func (n *NIC) posted() {
 		n.waker.Wake()
 	}
 	if p := n.pump.Load(); p != nil {
-		p.kick()
+		p.Kick()
 	}
-}
-
-// ReadSRAM copies the device's memory from offset on.
-func (n *NIC) ReadSRAM(offset uint64, p []byte) error {
-	return n.do(n.background, "read SRAM", func() error { return n.inSRAM(offset, p, n.bar4.read) })
-}
-
-// WriteSRAM copies p into the device's memory.
-func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
-	return n.do(n.background, "write SRAM", func() error { return n.inSRAM(offset, p, n.bar4.write) })
-}
-
-// FreeSRAM returns the bytes of the memory that the device gives out which are not in use, and how
-// many it has to give out in all; zeros for a device that gives out none.
-func (n *NIC) FreeSRAM() (free, all uint32, err error) {
-	err = n.inBlock("ask for free SRAM", datasheet.BlockIdentity, func() error {
-		var base, left uint32
-		if n.regs.blocks[datasheet.BlockIdentity].Size < datasheet.RegSRAMFree+4 {
-			return nil
-		}
-		err := n.regs.readAll(n.background, datasheet.BlockIdentity, reading{datasheet.RegSRAMBase, &base}, reading{datasheet.RegSRAMFree, &left})
-		if err != nil || base == allOnes { // it does not have the register
-			return err
-		}
-		if base > n.identity.SRAM || left > n.identity.SRAM-base {
-			return fmt.Errorf("%w: %#x bytes of SRAM are free behind %#x, of %#x", ErrProtocol, left, base, n.identity.SRAM)
-		}
-		free, all = left, n.identity.SRAM-base
-		return nil
-	})
-	return free, all, err
-}
-
-// checkSRAM checks that size bytes from offset on are device memory.
-func (n *NIC) checkSRAM(offset uint64, size int) error {
-	if all := min(n.bar4.size, uint64(n.identity.SRAM)); offset > all || uint64(size) > all-offset {
-		return fmt.Errorf("%w: %d bytes at %#x, SRAM has %#x", vfio.ErrOutOfRange, size, offset, all)
-	}
-	return nil
-}
-
-// inSRAM is an access to device memory, if p fits there.
-func (n *NIC) inSRAM(offset uint64, p []byte, access func(uint64, []byte) error) error {
-	if err := n.checkSRAM(offset, len(p)); err != nil || len(p) == 0 {
-		return err
-	}
-	return access(offset, p)
 }
 
 // CheckCall fails if ctx is missing or the NIC is closed.
@@ -356,7 +231,11 @@ func (n *NIC) fail(err error) error {
 	if n.fault.CompareAndSwap(nil, &err) {
 		n.regions.forget()
 		n.log.Error("device failed", "err", err)
-		n.catastrophe(err)
+		end := datasheet.Event{Code: datasheet.EventCatastrophic, CQ: datasheet.NoCQ}
+		if fault, ok := errors.AsType[*FaultError](err); ok {
+			end.Detail = fault.Code
+		}
+		n.events.End(end)
 	}
 	return *n.fault.Load()
 }
@@ -384,9 +263,57 @@ func (n *NIC) refuse(op string, err error, hint string) error {
 	return n.error(op, hinted(err, hint))
 }
 
-// hinted is err with a hint, for an operation that is going to fail with it.
-func hinted(err error, hint string) error {
-	e := NewError("", "", err)
-	e.Hint = hint
-	return e
+// Fail makes the error of an operation on this NIC of a cause, which is not nil.
+func (n *NIC) Fail(op string, cause error) error { return NewError(op, n.Address(), cause) }
+
+// Refuse makes an Error of what a caller has found itself: code says what kind it is, format, which may be empty, what exactly,
+// and hint what can be done about it.
+func (n *NIC) Refuse(op string, code descriptors.Code, hint, format string, args ...any) error {
+	return n.error(op, refusal(code, hint, format, args...))
 }
+
+// inBlock calls f, which reads registers of a block, as an operation. It fails with
+// ErrNotSupported if the device does not have the block. A device that has gone meanwhile has left
+// nonsense in all that was read: then it has failed.
+func (n *NIC) inBlock(op string, block uint32, f func() error) error {
+	return n.do(n.background, op, func() error {
+		if !n.regs.has(block) {
+			return descriptors.ErrNotSupported
+		}
+		err := f()
+		if err == nil || errors.Is(err, ErrBadRegisters) {
+			if _, gone := n.regs.status(n.background); gone != nil {
+				err = n.fail(gone)
+			}
+		}
+		return err
+	})
+}
+
+// alone carries out f, an operation on an optional block, with mu held. If the device lacks the block, it fails with
+// ErrNotSupported, the reason lacks and the hint.
+func (n *NIC) alone(ctx context.Context, op string, block uint32, mu *sync.Mutex, lacks, hint string, f func() error) error {
+	return n.do(ctx, op, func() error {
+		if !n.regs.has(block) {
+			return hinted(fmt.Errorf("%w: %s", descriptors.ErrNotSupported, lacks), hint)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return f()
+	})
+}
+
+// Waiting says how waits go on while nothing happens: they spin, then they let other
+// goroutines run between two looks, then they arm an interrupt and sleep.
+type Waiting struct {
+	// Spin and Yield are for how long. Zero stands for 100 looks and for 50, a negative
+	// time for not at all.
+	Spin, Yield time.Duration
+	// Sleep is the longest time between two looks of a wait that sleeps; interrupts end
+	// a sleep as ever. Zero stands for 5 ms at first, and up to 50 ms of a wait that has
+	// been in vain for long. With a negative time waits never sleep.
+	Sleep time.Duration
+}
+
+// SetWaiting has waits that begin from now on go on as w says.
+func (n *NIC) SetWaiting(w Waiting) { n.waiting.Store(&w) }

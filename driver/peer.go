@@ -9,33 +9,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 // Peers are connected with what connects clients and servers: of two that ask for each
 // other one is the client, which one their addresses say. They meet at a discriminator
 // that is made of both addresses, so that no other program does, and no client that asks for
 // one of theirs.
-
-// peer is a request for a connection between peers.
-type peer struct {
-	cancel context.CancelFunc
-	done   chan struct{} // closed when remote and err are set
-	remote Remote
-	err    error
-}
-
-// pending reports whether it has not come to an end.
-func (p *peer) pending() bool {
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
 
 // peerRetry is a client's pause after it was told that no program waits: its peer has
 // not asked yet.
@@ -143,10 +123,7 @@ func (v *VI) askPeer(ctx context.Context, op string, at, here Address) (Remote, 
 		if !late && !errors.Is(err, descriptors.ErrNoMatch) {
 			return r, err
 		}
-		select {
-		case <-time.After(peerRetry):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, peerRetry)
 	}
 }
 
@@ -217,25 +194,4 @@ func (v *VI) lastPeer(op string) (*peer, error) {
 		return nil, v.n.Refuse(op, descriptors.ErrInvalidState, "call ConnectPeer first", "")
 	}
 	return v.peer, nil
-}
-
-// endPeer ends an attempt that goes on.
-func (e *endpoint) endPeer() {
-	e.n.mu.Lock()
-	p := e.peer
-	e.n.mu.Unlock()
-	if p.pending() {
-		p.cancel()
-		<-p.done
-	}
-}
-
-// checkPeer fails if an attempt goes on.
-func (e *endpoint) checkPeer() error {
-	e.n.mu.Lock()
-	defer e.n.mu.Unlock()
-	if e.peer.pending() {
-		return refusal(descriptors.ErrInvalidState, "", "the VI is being connected with a peer")
-	}
-	return nil
 }

@@ -102,80 +102,46 @@ func (p Policy) Check() error {
 }
 
 // plan checks p and returns what the pump is to run, which is empty at the NIC.
-func (p Policy) plan() (plan pipeline.Plan, err error) {
-	if p.At != AtNIC && p.At != AtHost {
-		return plan, fmt.Errorf("%w: placement %d", descriptors.ErrInvalidParameter, int(p.At))
+func (p Policy) plan() (none pipeline.Plan, _ error) {
+	bad := func(format string, args ...any) (pipeline.Plan, error) {
+		return none, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, fmt.Errorf(format, args...))
 	}
-	if p.Deadline < 0 || p.Deadline > maxDeadline || p.Deadline%time.Microsecond != 0 {
-		return plan, fmt.Errorf("%w: a deadline of %v is not 1us to %v in whole microseconds", descriptors.ErrInvalidParameter, p.Deadline, maxDeadline)
+	_, sizes := sized[p.Name]
+	_, inside := builtIn(p.Name)
+	names := strings.Join(HostPolicies(), ", ")
+	switch hasSize := p.MinPulseSend != 0 || p.MinPulseReceive != 0; {
+	case p.At != AtNIC && p.At != AtHost:
+		return bad("placement %d", int(p.At))
+	case p.Deadline < 0 || p.Deadline > maxDeadline || p.Deadline%time.Microsecond != 0:
+		return bad("a deadline of %v is not 1us to %v in whole microseconds", p.Deadline, maxDeadline)
+	case p.Plan != nil && p.At != AtHost:
+		return bad("a plan runs at the host, not at the NIC")
+	case p.Plan != nil && (p.Name != "" || hasSize):
+		return bad("a plan has neither a name nor sizes beside it")
+	case p.Plan != nil && (p.Plan.Send == nil || p.Plan.Receive == nil):
+		return bad("a plan decides both directions")
+	case p.Plan != nil:
+		return *p.Plan, nil
+	case p.Name != "" && !slices.Contains(pipeline.PolicyNames(), p.Name):
+		return bad("%w %q; there are %s", pipeline.ErrUnknownPolicy, p.Name, names)
+	case p.Name == offLine:
+		return bad("policy %s needs schedules that were computed for one platform and one payload, which a live device is not; there are %s", p.Name, names)
+	case p.Name != "" && p.At == AtNIC && !inside:
+		return bad("policy %s runs at the host only; a NIC has %s", p.Name, strings.Join(NICPolicies(), ", "))
+	case min(p.MinPulseSend, p.MinPulseReceive) < 0 || max(p.MinPulseSend, p.MinPulseReceive) > datasheet.MaxMinPulse:
+		return bad("minimum pulses of %d bytes to send and %d to receive, they are 1 to %d", p.MinPulseSend, p.MinPulseReceive, datasheet.MaxMinPulse)
+	case hasSize && p.Name == "" && p.At == AtNIC:
+		return bad("a minimum pulse and no policy that it belongs to")
+	case hasSize && p.Name != "" && !sizes:
+		return bad("policy %s has no minimum pulse", p.Name)
+	case p.At == AtNIC:
+		return none, nil
 	}
-	if p.Plan != nil {
-		return p.ownPlan()
-	}
-	if err := p.checkName(); err != nil {
-		return plan, err
-	}
-	if err := p.checkSizes(); err != nil {
-		return plan, err
-	}
-	if p.At == AtNIC {
-		return plan, nil
-	}
-	plan, err = pipeline.ByName(cmp.Or(p.Name, DefaultHostPolicy), pipeline.Parameters{MinPulseSend: p.MinPulseSend, MinPulseReceive: p.MinPulseReceive})
+	plan, err := pipeline.ByName(cmp.Or(p.Name, DefaultHostPolicy), pipeline.Parameters{MinPulseSend: p.MinPulseSend, MinPulseReceive: p.MinPulseReceive})
 	if err != nil {
-		return plan, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, err)
+		return bad("%w", err)
 	}
 	return plan, nil
-}
-
-func (p Policy) ownPlan() (plan pipeline.Plan, err error) {
-	switch {
-	case p.At != AtHost:
-		return plan, fmt.Errorf("%w: a plan runs at the host, not at the NIC", descriptors.ErrInvalidParameter)
-	case p.Name != "" || p.MinPulseSend != 0 || p.MinPulseReceive != 0:
-		return plan, fmt.Errorf("%w: a plan has neither a name nor sizes beside it", descriptors.ErrInvalidParameter)
-	case p.Plan.Send == nil || p.Plan.Receive == nil:
-		return plan, fmt.Errorf("%w: a plan decides both directions", descriptors.ErrInvalidParameter)
-	}
-	return *p.Plan, nil
-}
-
-func (p Policy) checkName() error {
-	if p.Name == "" {
-		return nil
-	}
-	if !slices.Contains(pipeline.PolicyNames(), p.Name) {
-		return fmt.Errorf("%w: %w %q; there are %s", descriptors.ErrInvalidParameter, pipeline.ErrUnknownPolicy, p.Name, strings.Join(HostPolicies(), ", "))
-	}
-	if p.Name == offLine {
-		return fmt.Errorf("%w: policy %s needs schedules that were computed for one platform and one payload, which a live device is not; there are %s",
-			descriptors.ErrInvalidParameter, p.Name, strings.Join(HostPolicies(), ", "))
-	}
-	if _, ok := builtIn(p.Name); p.At == AtNIC && !ok {
-		return fmt.Errorf("%w: policy %s runs at the host only; a NIC has %s", descriptors.ErrInvalidParameter, p.Name, strings.Join(NICPolicies(), ", "))
-	}
-	return nil
-}
-
-func (p Policy) checkSizes() error {
-	for _, s := range []struct {
-		what string
-		n    int
-	}{{"send", p.MinPulseSend}, {"receive", p.MinPulseReceive}} {
-		if s.n == 0 {
-			continue
-		}
-		if s.n < 0 || s.n > datasheet.MaxMinPulse {
-			return fmt.Errorf("%w: a minimum pulse of %d bytes to %s, it is 1 to %d", descriptors.ErrInvalidParameter, s.n, s.what, datasheet.MaxMinPulse)
-		}
-		if p.Name == "" && p.At == AtNIC {
-			return fmt.Errorf("%w: a minimum pulse to %s and no policy that it belongs to", descriptors.ErrInvalidParameter, s.what)
-		}
-		if _, ok := sized[p.Name]; !ok && p.Name != "" {
-			return fmt.Errorf("%w: policy %s has no minimum pulse", descriptors.ErrInvalidParameter, p.Name)
-		}
-	}
-	return nil
 }
 
 // sizes returns the minimum pulses, zero where there is none.

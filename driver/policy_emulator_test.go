@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -37,9 +39,7 @@ func (d *deaf) engine(t *testing.T, e datasheet.DMAEngine) datasheet.DMAState {
 	t.Helper()
 	var b [4]byte
 	at := uint64(datasheet.DMAOffset + datasheet.DMAEngineBase + uint32(e)*datasheet.DMAEngineSize + datasheet.EngineRegState)
-	if err := d.ReadRegion(vfio.RegionBAR0, at, b[:]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.ReadRegion(vfio.RegionBAR0, at, b[:]))
 	return datasheet.DMAState(binary.LittleEndian.Uint32(b[:]))
 }
 
@@ -48,25 +48,10 @@ func (d *deaf) engine(t *testing.T, e datasheet.DMAEngine) datasheet.DMAState {
 func newDeaf(t *testing.T, deadline time.Duration) (d *deaf, a, b *driver.NIC) {
 	t.Helper()
 	checkLeaks(t)
-	x, y, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	x, y := devices(t, emulator.PairOptions{})
 	d = &deaf{Device: x}
-	if a, err = driver.New(contextFor(t), d, driver.Options{Logger: quiet}); err != nil {
-		t.Fatal(errors.Join(err, y.Close()))
-	}
-	if b, err = driver.New(contextFor(t), y, driver.Options{Logger: quiet}); err != nil {
-		t.Fatal(errors.Join(err, a.Close()))
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := a.SetPolicy(driver.Policy{At: driver.AtHost, Deadline: deadline}); err != nil {
-		t.Fatal(err)
-	}
+	a, b = open(t, d, driver.Options{}), open(t, y, driver.Options{})
+	must.OK(t, a.SetPolicy(driver.Policy{At: driver.AtHost, Deadline: deadline}))
 	return d, a, b
 }
 
@@ -91,19 +76,13 @@ func TestHostIsSilent(t *testing.T) {
 func TestCloseWithHeldFrame(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, d *deaf, a, b *driver.NIC){
 		"close": func(t *testing.T, d *deaf, a, b *driver.NIC) {
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, a.Close())
 		},
 		"peer closes": func(t *testing.T, d *deaf, a, b *driver.NIC) {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, b.Close())
 		},
 		"policy at the NIC": func(t *testing.T, d *deaf, a, b *driver.NIC) {
-			if err := a.SetPolicy(driver.Policy{}); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, a.SetPolicy(driver.Policy{}))
 			traffic(t, a, b, 1)
 		},
 		"removed": func(t *testing.T, d *deaf, a, b *driver.NIC) { d.Remove() },
@@ -153,9 +132,7 @@ func TestPolicyConcurrent(t *testing.T) {
 				}
 			}
 			traffic(t, a, b, 30)
-			if err := errors.Join(a.Close(), b.Close()); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, errors.Join(a.Close(), b.Close()))
 			changing.Wait()
 		})
 	}

@@ -3,6 +3,7 @@ package driver
 import (
 	"time"
 
+	"github.com/trapeze-nic/trapeze/driver/internal/pump"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -12,6 +13,9 @@ type DirectionPolicy struct {
 	// MinPulse in bytes, of policies that have one.
 	MinPulse int
 }
+
+// PumpStats counts what the host has done for its delivery policy.
+type PumpStats = pump.Stats
 
 // PolicyState is which policy moves frames, and how that goes.
 type PolicyState struct {
@@ -50,9 +54,9 @@ func (n *NIC) Policy() (s PolicyState, err error) {
 		s.Send, s.Receive = builtInName(now.policyTx, now.minPulseTx), builtInName(now.policyRx, now.minPulseRx)
 		s.Fallback = n.dma.cause
 		if p := n.pump.Load(); p != nil {
-			s.At, s.Pump = AtHost, p.stats()
+			s.At, s.Pump = AtHost, p.Stats()
 			send, receive := n.dma.host.sizes()
-			s.Send, s.Receive = DirectionPolicy{p.name, send}, DirectionPolicy{p.name, receive}
+			s.Send, s.Receive = DirectionPolicy{p.Name(), send}, DirectionPolicy{p.Name(), receive}
 		}
 		return nil
 	})

@@ -5,21 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/trace"
-	"sync"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
-
-// programs is the driver's part in control programs. mu lets one operation use the
-// processor block and the mailbox at a time, and guards loaded.
-type programs struct {
-	mu sync.Mutex
-	// loaded are the last two images, without their bytes: the one that runs, and the one that a
-	// roll-back starts.
-	loaded [2]load.Image
-}
 
 // inProgram carries out f, an operation on the processor block.
 func (n *NIC) inProgram(ctx context.Context, op string, f func() error) error {
@@ -35,7 +25,7 @@ func (n *NIC) LoadProgram(ctx context.Context, img load.Image, o load.Options) (
 		s, err := load.Load(ctx, nic, img, o)
 		if err == nil {
 			n.programs.loaded[1] = n.programs.loaded[0]
-			n.programs.loaded[0] = load.Image{Digest: img.Digest, Maps: img.Maps}
+			n.programs.loaded[0].Digest, n.programs.loaded[0].Maps = img.Digest, img.Maps
 		}
 		return s, err
 	})
@@ -47,7 +37,7 @@ func (n *NIC) RollBackProgram(ctx context.Context, o load.Options) (load.Status,
 	return n.onProgram(ctx, "roll program back", func(nic load.NIC) (load.Status, error) { return load.Rollback(ctx, nic, o) })
 }
 
-// UnloadProgram has the device do what it has built in, see load.Unload.
+// UnloadProgram returns the device to its built-in behaviour, see load.Unload.
 func (n *NIC) UnloadProgram() (load.Status, error) {
 	return n.onProgram(n.background, "unload program", load.Unload)
 }

@@ -7,51 +7,35 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cilium/ebpf/asm"
-
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func specOf(t testing.TB, name string) *firmware.Spec {
 	t.Helper()
-	s, err := firmware.BuildShipped(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(firmware.BuildShipped(name))(t)
 }
 
 func imageOf(t testing.TB, name string) load.Image {
 	t.Helper()
-	img, err := load.Flat(specOf(t, name).Link())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
+	return must.Get(load.Flat(specOf(t, name).Link()))(t)
 }
 
 func mustLoad(t testing.TB, n *driver.NIC, img load.Image) load.Status {
 	t.Helper()
-	s, err := n.LoadProgram(contextFor(t), img, load.Options{Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(n.LoadProgram(contextFor(t), img, load.Options{Timeout: timeout}))(t)
 }
 
 func programOf(t testing.TB, n *driver.NIC) load.Status {
 	t.Helper()
-	s, err := n.ProgramStatus()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(n.ProgramStatus())(t)
 }
 
 var processorPairs = map[string]emulator.PairOptions{
@@ -71,11 +55,6 @@ func TestShippedPrograms(t *testing.T) {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				checkLeaks(t)
 				_, _, a, b := newPair(t, options)
-				defer func() {
-					if err := errors.Join(a.Close(), b.Close()); err != nil {
-						t.Error(err)
-					}
-				}()
 				spec, img := specOf(t, name), imageOf(t, name)
 				for _, n := range []*driver.NIC{a, b} {
 					s := mustLoad(t, n, img)
@@ -112,11 +91,6 @@ func TestReplaceUnderTraffic(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			checkLeaks(t)
 			_, _, a, b := newPair(t, options)
-			defer func() {
-				if err := errors.Join(a.Close(), b.Close()); err != nil {
-					t.Error(err)
-				}
-			}()
 			var all []load.Image
 			for _, name := range firmware.ShippedNames() {
 				all = append(all, imageOf(t, name))
@@ -151,34 +125,18 @@ func TestReplaceUnderTraffic(t *testing.T) {
 // maps hold, until it is loaded again, and rollback works.
 func TestProgramSurvivesReset(t *testing.T) {
 	checkLeaks(t)
-	x, y, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := errors.Join(x.Close(), y.Close()); err != nil {
-			t.Error(err)
-		}
-	}()
+	x, _ := devices(t, emulator.PairOptions{})
 	opened := func(f func(n *driver.NIC)) {
-		n, err := driver.New(contextFor(t), staying{x}, driver.Options{Logger: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := open(t, staying{x}, driver.Options{})
 		f(n)
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Close())
 	}
 	spec := specOf(t, "ipt")
 	key, value := []byte{7, 0, 0, 0}, []byte{1, 0, 0, 0, 3, 0, 0, 0}
 	opened(func(n *driver.NIC) {
 		mustLoad(t, n, imageOf(t, "amp"))
 		mustLoad(t, n, imageOf(t, "ipt"))
-		m, err := n.ProgramMap(spec.Maps, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(n.ProgramMap(spec.Maps, 0))(t)
 		got := make([]byte, 8)
 		if err := errors.Join(m.Update(key, value, datasheet.MailboxAny), m.Lookup(key, got)); err != nil || !bytes.Equal(got, value) {
 			t.Errorf("%x, %v", got, err)
@@ -188,10 +146,7 @@ func TestProgramSurvivesReset(t *testing.T) {
 		if s := programOf(t, n); s.State != datasheet.ProcessorRunning || s.Digest != spec.Digest || s.Slots.Previous == datasheet.NoSlot {
 			t.Fatalf("%+v", s)
 		}
-		m, err := n.ProgramMap(spec.Maps, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(n.ProgramMap(spec.Maps, 0))(t)
 		got := make([]byte, 8)
 		if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, value) {
 			t.Errorf("%x, %v", got, err)
@@ -224,11 +179,6 @@ func (s staying) Close() error { return s.Device.Reset(context.Background()) }
 func TestProgramsAtOnce(t *testing.T) {
 	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.PairOptions{Threads: true})
-	defer func() {
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Error(err)
-		}
-	}()
 	spec := specOf(t, "count")
 	other, img := imageOf(t, "acl"), imageOf(t, "count")
 	mustLoad(t, a, img)
@@ -251,9 +201,7 @@ func TestProgramsAtOnce(t *testing.T) {
 						err = m.Each(func(key, _ []byte) bool { return len(key) != 40 })
 					}
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				should.OK(t, err)
 			}
 		})
 	}
@@ -268,12 +216,9 @@ func TestProgramsAtOnce(t *testing.T) {
 // program that ran before runs on.
 func TestProgramRefusedByNIC(t *testing.T) {
 	_, _, a, b := newPair(t, emulator.PairOptions{})
-	defer func() {
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Error(err)
-		}
-	}()
 	mustLoad(t, a, imageOf(t, "amp"))
+	maps := specOf(t, "count").Maps
+	should.Refuse(a.ProgramMap(maps, len(maps)))(t, load.ErrMap, "no such map")
 	good := specOf(t, "count").Link()
 	for at := 0; at < len(good); at += 1 + len(good)/60 {
 		bad := bytes.Clone(good)
@@ -290,60 +235,8 @@ func TestProgramRefusedByNIC(t *testing.T) {
 		}
 	}
 	traffic(t, a, b, 1)
-}
-
-// large is an image of 64 KiB: two programs of as many instructions as there may
-// be, which compute and use the stack.
-func large(t testing.TB) *firmware.Spec {
-	t.Helper()
-	img := firmware.Image{ABI: abi.Version, Name: "large", Version: "1"}
-	for _, h := range []abi.Hook{abi.FilterTx, abi.FilterRx} {
-		code := asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.StoreMem(asm.R10, -8, asm.R0, asm.DWord)}
-		for len(code) < abi.MaxInstructions-5 {
-			code = append(code, asm.LoadMem(asm.R2, asm.R10, -8, asm.DWord), asm.Add.Imm(asm.R2, 3), asm.StoreMem(asm.R10, -8, asm.R2, asm.DWord), asm.Xor.Reg(asm.R2, asm.R0))
-		}
-		img.Programs[h] = append(code, asm.Return())
-	}
-	spec, err := firmware.Make(img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return spec
-}
-
-// verified is what is done with an image before a NIC is touched.
-func verified(t testing.TB, spec *firmware.Spec) load.Image {
-	t.Helper()
-	for _, v := range spec.Check() {
-		if v.Err != nil {
-			t.Fatal(v.Err)
-		}
-	}
-	img, err := load.Flat(spec.Link())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
-}
-
-// BenchmarkLoadProgram loads an image of 64 KiB: the host checks it, writes it and
-// reads it back; the NIC checks it and starts it.
-func BenchmarkLoadProgram(b *testing.B) {
-	for _, kind := range []string{"inline", "threads"} {
-		b.Run(kind, func(b *testing.B) {
-			_, _, x, y := newPair(b, processorPairs[kind])
-			defer func() {
-				if err := errors.Join(x.Close(), y.Close()); err != nil {
-					b.Error(err)
-				}
-			}()
-			img := large(b)
-			b.SetBytes(int64(len(img.Link())))
-			for b.Loop() {
-				if _, err := x.LoadProgram(b.Context(), verified(b, img), load.Options{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
+	m := must.Get(b.ProgramMap(maps, 0))(t)
+	should.Fail(t, m.Each(func(_, _ []byte) bool { return true }), load.ErrNoProgram, "a map of no program")
+	mustLoad(t, b, imageOf(t, "count"))
+	should.Fail(t, m.Delete(make([]byte, m.Spec().Key)), descriptors.ErrInvalidParameter, "a key of an array was deleted")
 }

@@ -2,11 +2,14 @@ package driver_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -26,13 +29,9 @@ func newPumpRig(t *testing.T, p driver.Policy) *pumpRig {
 	r.d, r.n = newDMA(t, func(d *fakeDevice) { d.vectors = 0 })
 	r.lanes = newLanes(r.d)
 	p.At = driver.AtHost
-	if err := r.n.SetPolicy(p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.n.SetPolicy(p))
 	const both = datasheet.DMAControlHostTx | datasheet.DMAControlHostRx
-	if got := r.d.dmaRegister(datasheet.RegDMAControl); got != both {
-		t.Fatalf("DMA control %#x", got)
-	}
+	must.Be(t, r.d.dmaRegister(datasheet.RegDMAControl), both, "DMA control")
 	return r
 }
 
@@ -73,18 +72,11 @@ func TestPumpProperty(t *testing.T) {
 		d := newFake(t)
 		d.addDMA()
 		lanes := newLanes(d)
-		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet})
-		if err != nil {
-			rt.Fatal(err)
-		}
+		n := must.Get(driver.New(t.Context(), d, driver.Options{Logger: quiet}))(rt)
 		defer func() {
-			if err := n.Close(); err != nil {
-				rt.Error(err)
-			}
+			should.OK(rt, n.Close())
 		}()
-		if err := n.SetPolicy(driver.Policy{Name: rapid.SampledFrom(names).Draw(rt, "policy"), At: driver.AtHost}); err != nil {
-			rt.Fatal(err)
-		}
+		must.OK(rt, n.SetPolicy(driver.Policy{Name: rapid.SampledFrom(names).Draw(rt, "policy"), At: driver.AtHost}))
 		l := lanes[rapid.IntRange(0, 1).Draw(rt, "lane")]
 		l.p.Frame = rapid.Uint32().Draw(rt, "first frame")
 		frames := rapid.IntRange(1, 6).Draw(rt, "frames")
@@ -134,12 +126,8 @@ func TestPumpStepAllocatesNothing(t *testing.T) {
 			}
 		}
 		round()
-		if n := testing.AllocsPerRun(1000, round); n != 0 {
-			t.Errorf("%s: %v allocations a frame", name, n)
-		}
-		if n := testing.AllocsPerRun(1000, func() { r.n.Poll() }); n != 0 {
-			t.Errorf("%s: %v allocations in a look in vain", name, n)
-		}
+		should.Be(t, testing.AllocsPerRun(1000, round), 0, "%s: allocations a frame", name)
+		should.Be(t, testing.AllocsPerRun(1000, func() { r.n.Poll() }), 0, "%s: allocations in a look in vain", name)
 	}
 }
 
@@ -184,4 +172,61 @@ func TestPumpObserves(t *testing.T) {
 			t.Errorf("%d: %+v", i, s)
 		}
 	}
+}
+
+// holds never lets a frame go before it is whole.
+type holds struct{ asked atomic.Int64 }
+
+func (h *holds) Next(pipeline.View) int { h.asked.Add(1); return 0 }
+
+// TestPumpTakenOver: the deadline of a frame passes. The host gives no more
+// pulses for it, and goes on with the next.
+func TestPumpTakenOver(t *testing.T) {
+	h := &holds{}
+	own := func() pipeline.Policy { return h }
+	r := newPumpRig(t, driver.Policy{Plan: &pipeline.Plan{Name: "holds", Send: own, Receive: own}})
+	l := r.lanes[1]
+	r.d.with(func() { l.frame(1000, 3); l.arrive(600) })
+	r.until(t, "the policy is asked", func() bool { return h.asked.Load() > 0 })
+	r.d.with(func() {
+		l.allowed = 1000
+		l.carry(600)
+		l.arrive(400)
+	})
+	for range 100 {
+		r.n.Poll()
+	}
+	r.d.with(func() { l.carry(400) })
+	r.d.with(func() { l.frame(50, 0); l.arrive(50) })
+	r.until(t, "the next frame may go", func() bool { return l.waiting() == 50 })
+	if s := mustState(t, r.n); s.Pump.TakenOver != 1 || s.Pump.Pulses != 1 || s.Receive.Name != "holds" || s.Receive.MinPulse != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestPumpClosed: a NIC is closed, and its policy changed, while frames wait.
+func TestPumpClosed(t *testing.T) {
+	h := &holds{}
+	own := func() pipeline.Policy { return h }
+	r := newPumpRig(t, driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}})
+	for _, l := range r.lanes {
+		r.do(func() { l.frame(1000, 0); l.arrive(999) })
+	}
+	must.OK(t, r.n.SetPolicy(driver.Policy{Name: "static"}))
+	should.Be(t, r.d.dmaRegister(datasheet.RegDMAControl), 0, "DMA control")
+	must.OK(t, r.n.SetPolicy(driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}, At: driver.AtHost}))
+	for _, l := range r.lanes {
+		r.do(func() { l.frame(1000, 0); l.arrive(999) })
+	}
+	var atReset uint32
+	r.d.with(func() {
+		r.d.onWrite = func(offset uint64, v uint32) bool {
+			if offset == datasheet.HealthOffset+datasheet.RegControl {
+				atReset = r.d.get(datasheet.DMAOffset + datasheet.RegDMAControl)
+			}
+			return false
+		}
+	})
+	must.OK(t, r.n.Close())
+	should.Be(t, atReset, 0, "DMA control when the device was reset")
 }

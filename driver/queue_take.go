@@ -5,7 +5,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -145,19 +144,6 @@ func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
 	return d, err
 }
 
-// notDone is the answer when nothing of a queue has completed, which it never will on a
-// device that has failed: it may ask that.
-func (n *NIC) notDone(side string, ask bool) error {
-	err := n.failed()
-	if err == nil && ask {
-		err = n.polled()
-	}
-	if err != nil {
-		return n.error(side, err)
-	}
-	return descriptors.ErrNotDone
-}
-
 // completedBadly says what is wrong with a completed descriptor.
 func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion) error {
 	var err error
@@ -256,19 +242,6 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	return n
 }
 
-// Held is a queue of a VI for one who keeps something of his own beside it: its lock is the lock
-// of both, which PostHeld, DoneHeld and DoneBatchHeld need. It must not be held across anything
-// that blocks.
-type Held struct {
-	*hotlock.Mutex
-	*workQueue
-}
-
-// Held returns the queues of the VI.
-func (v *VI) Held() (send, recv Held) {
-	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
-}
-
 // tooLong reports whether a completion says more than its descriptor has room for. An RDMA
 // write of the peer has gone elsewhere.
 func (q *workQueue) tooLong(p *posting) bool {
@@ -276,9 +249,26 @@ func (q *workQueue) tooLong(p *posting) bool {
 	return n > p.length && n > q.tabled && !q.vi.written(p.d)
 }
 
-// written reports whether d is a receive that an RDMA write of the peer has ended.
-func (v *VI) written(d *descriptors.Descriptor) bool {
-	a := v.Attributes()
-	return a.RDMAWrite && d.Length() <= a.MaxTransfer &&
-		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
+// timeSendFrom looks whether the send that is timed, if any, has completed: programs take sends back long
+// after, such as when they need a buffer. It is called with the lock of held, either of the VI's
+// queues, and never waits for another.
+func (q *workQueue) timeSendFrom(held *workQueue) {
+	if q != held {
+		if !q.sampler.running.Load() || !q.mu.TryLock() {
+			return
+		}
+		defer q.mu.Unlock() // also if the memory of the descriptor is gone, as in take
+	}
+	q.timeSend()
+}
+
+// timeSend is timeSendFrom with mu held.
+func (q *workQueue) timeSend() {
+	s := q.sampler
+	if !s.running.Load() || q.closed {
+		return
+	}
+	if d := q.posted[(s.until-1)&q.mask].d; d != nil && d.Status().Done() {
+		s.taken(s.until)
+	}
 }

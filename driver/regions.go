@@ -157,3 +157,21 @@ func (t *regionTable) handles() []uint32 {
 	defer t.mu.RUnlock()
 	return slices.Collect(maps.Keys(t.m))
 }
+
+func (t *regionTable) counted() EagerStats {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s := t.retired
+	for _, m := range t.m {
+		s.add(m.eager.Load().counted())
+	}
+	return s
+}
+
+// keep counts what is of no memory that there is: the tokens of a VI that ends, and a registration
+// that found no room on the device.
+func (t *regionTable) keep(s EagerStats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retired.add(s)
+}

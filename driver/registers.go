@@ -2,16 +2,11 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
-
-// allOnes is returned by a read when no device answers on the bus.
-const allOnes uint32 = 0xffffffff
 
 // registers is BAR0 with its blocks found.
 type registers struct {
@@ -76,37 +71,6 @@ func (r *registers) readAll(ctx context.Context, block uint32, list ...reading) 
 	return nil
 }
 
-// inBlock calls f, which reads registers of a block, as an operation. It fails with
-// ErrNotSupported if the device does not have the block. A device that has gone meanwhile has left
-// nonsense in all that was read: then it has failed.
-func (n *NIC) inBlock(op string, block uint32, f func() error) error {
-	return n.do(n.background, op, func() error {
-		if !n.regs.has(block) {
-			return descriptors.ErrNotSupported
-		}
-		err := f()
-		if err == nil || errors.Is(err, ErrBadRegisters) {
-			if _, gone := n.regs.status(n.background); gone != nil {
-				err = n.fail(gone)
-			}
-		}
-		return err
-	})
-}
-
-// alone carries out f, an operation on a block that not every device has, one at a time: mu is held
-// meanwhile. A device without the block is ErrNotSupported, for the reason lacks.
-func (n *NIC) alone(ctx context.Context, op string, block uint32, mu *sync.Mutex, lacks, hint string, f func() error) error {
-	return n.do(ctx, op, func() error {
-		if !n.regs.has(block) {
-			return hinted(fmt.Errorf("%w: %s", descriptors.ErrNotSupported, lacks), hint)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		return f()
-	})
-}
-
 // fault reads why the device has stopped.
 func (r *registers) fault() error {
 	var f FaultError
@@ -115,3 +79,23 @@ func (r *registers) fault() error {
 	}
 	return &f
 }
+
+// FaultError is a device that has stopped. It matches ErrDeviceFault.
+type FaultError struct{ Code, Detail uint32 }
+
+var faultNames = map[uint32]string{
+	datasheet.FaultNone:       "no fault code",
+	datasheet.FaultAdminDMA:   "an admin ring could not be reached at bus address",
+	datasheet.FaultAdminIndex: "impossible admin ring index",
+	datasheet.FaultMemory:     "memory that the device used has gone (unmapped, or its file cut off), detail",
+}
+
+func (e *FaultError) Error() string {
+	name, ok := faultNames[e.Code]
+	if !ok {
+		name = fmt.Sprintf("fault code %d, detail", e.Code)
+	}
+	return fmt.Sprintf("%v: %s %#x", ErrDeviceFault, name, e.Detail)
+}
+
+func (e *FaultError) Unwrap() error { return ErrDeviceFault }

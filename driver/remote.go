@@ -2,17 +2,12 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
 // A device in another process may stop answering, and most of what it is asked takes
 // no context. Its back end gives it up after the first request that it has not
 // answered in time; what follows is for callers whose context ends before.
-
-// timeout is the time that a remote device may take for what it is doing when the
-// caller's context ends, and what cannot be left half done.
-const timeout = 100 * time.Millisecond
 
 // unansweredFor is the time that a remote device has not answered when callers who are
 // about to leave ask it for nothing more.
@@ -51,9 +46,4 @@ func (n *NIC) bound(ctx context.Context, grace time.Duration, f func() error) er
 		}
 	}
 	return err
-}
-
-// ended reports whether err says that ctx has ended, and nothing of the device.
-func ended(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, ErrDeviceGone)
 }

@@ -136,17 +136,8 @@ func describeFeatures(features uint64) []string {
 
 func (n *NIC) reportChannels(r *telemetry.Report) error {
 	l, err := n.ChannelLevels()
-	if err != nil {
-		return err
-	}
-	s, err := n.Stats()
-	r.Channels = &telemetry.Channels{
-		Open:    l.Channels,
-		High:    telemetry.FIFO{Level: l.Transmit[datasheet.PriorityHigh], Highest: l.TransmitHighest[datasheet.PriorityHigh]},
-		Low:     telemetry.FIFO{Level: l.Transmit[datasheet.PriorityLow], Highest: l.TransmitHighest[datasheet.PriorityLow]},
-		Receive: telemetry.FIFO{Level: l.Receive, Highest: l.ReceiveHighest}, ReceiveRoom: l.ReceiveSize,
-		Stopped: l.Stopped, StoppedBy: l.StoppedBy, Stops: s.ChannelStops, StopsTaken: s.StopsTaken,
-		CellsSent: s.CellsSent, CellsArrived: s.CellsReceived, Drops: s.CellsDropped,
+	if err == nil {
+		r.Channels = &l
 	}
 	return err
 }
@@ -160,4 +151,34 @@ func describePolicy(s PolicyState) telemetry.Policy {
 		r.Fallback = s.Fallback.Error()
 	}
 	return r
+}
+
+// EagerStats are those of all memory that the NIC has and had, and of the tokens of VIs. It asks the NIC, and fails with
+// ErrNotSupported on one without eager memory.
+func (n *NIC) EagerStats() (EagerStats, error) {
+	s := n.eagerCounts()
+	free, all, err := n.FreeSRAM()
+	if err == nil && all == 0 {
+		err = n.Refuse("ask for eager memory", descriptors.ErrNotSupported, "", "the NIC gives out no memory of its own")
+	}
+	if err != nil {
+		return s, err
+	}
+	counters, err := n.Counters()
+	s.FreeSRAM, s.Taken = free, counters[datasheet.CounterEagerBlocks.String()]
+	s.Read, s.Refused = counters[datasheet.CounterEagerReads.String()], counters[datasheet.CounterEagerRefused.String()]
+	s.Landed, s.WrittenBack = counters[datasheet.CounterEagerLanded.String()], counters[datasheet.CounterEagerWrittenBack.String()]
+	return s, err
+}
+
+// eagerCounts are the driver's own counts of that.
+func (n *NIC) eagerCounts() EagerStats {
+	s := n.regions.counted()
+	for _, e := range n.present() {
+		if v, ok := e.queues.(*VI); ok {
+			s.add(v.send.eagerTokens())
+			s.add(v.recv.eagerTokens())
+		}
+	}
+	return s
 }

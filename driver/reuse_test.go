@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -23,22 +25,10 @@ func TestNumbersAreReused(t *testing.T) {
 	checkLeaks(t)
 	limits := engine.DefaultLimits()
 	limits.Endpoints, limits.CQs = goroutines+1, goroutines
-	port, err := wire.NewLoopback(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := emulator.New(emulator.Options{Wire: port, Limits: limits, Thread: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := driver.New(contextFor(t), x, driver.Options{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := n.Alloc(contextFor(t), 4096*goroutines, driver.MemoryAttributes{Ptag: mustPtag(t, n)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(wire.NewLoopback(wire.MemoryOptions{}))(t)
+	x := must.Get(emulator.New(emulator.Options{Wire: port, Limits: limits, Thread: true}))(t)
+	n := open(t, x, driver.Options{})
+	m := must.Get(n.Alloc(contextFor(t), 4096*goroutines, driver.MemoryAttributes{Ptag: mustPtag(t, n)}))(t)
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
@@ -52,9 +42,6 @@ func TestNumbersAreReused(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // createUseDestroy makes a VI with a CQ, and destroys both while it posts d
@@ -110,9 +97,7 @@ func TestForeignCQ(t *testing.T) {
 	a := r.v.Attributes()
 	for name, cq := range map[string]*driver.CQ{"another NIC's": other.sendCQ, "zero": new(driver.CQ)} {
 		for _, side := range []struct{ send, recv *driver.CQ }{{cq, nil}, {nil, cq}} {
-			if _, err := r.n.CreateVI(contextFor(t), a, side.send, side.recv); !errors.Is(err, descriptors.ErrInvalidParameter) {
-				t.Errorf("%s: %v", name, err)
-			}
+			should.Refuse(r.n.CreateVI(contextFor(t), a, side.send, side.recv))(t, descriptors.ErrInvalidParameter, "%s", name)
 		}
 	}
 }

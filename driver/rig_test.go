@@ -3,6 +3,7 @@ package driver_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -26,24 +27,17 @@ func newRig(t *testing.T, script func(*fakeDevice), sendEntries, recvEntries int
 		script(r.d)
 	}
 	r.n = openFake(t, r.d)
-	var err error
-	if r.m, err = r.n.Alloc(contextFor(t), 16384, driver.MemoryAttributes{}); err != nil {
-		t.Fatal(err)
-	}
+	r.m = must.Get(r.n.Alloc(contextFor(t), 16384, driver.MemoryAttributes{}))(t)
 	for _, c := range []struct {
 		entries int
 		cq      **driver.CQ
 	}{{sendEntries, &r.sendCQ}, {recvEntries, &r.recvCQ}} {
 		if c.entries > 0 {
-			if *c.cq, err = r.n.CreateCQ(contextFor(t), c.entries); err != nil {
-				t.Fatal(err)
-			}
+			*c.cq = must.Get(r.n.CreateCQ(contextFor(t), c.entries))(t)
 		}
 	}
 	a := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 4096, SendDepth: 3, RecvDepth: 4}
-	if r.v, err = r.n.CreateVI(contextFor(t), a, r.sendCQ, r.recvCQ); err != nil {
-		t.Fatal(err)
-	}
+	r.v = must.Get(r.n.CreateVI(contextFor(t), a, r.sendCQ, r.recvCQ))(t)
 	return r
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // RingAttributes of a ring.
@@ -36,7 +38,12 @@ type Ring struct {
 
 	attributes RingAttributes
 	vec        *vector // of both rings
-	table      placeTable
+
+	// The payload table (SPEC.md 15), which the host writes itself.
+	mu      sync.Mutex
+	places  []datasheet.RingPlace
+	handles [datasheet.PayloadEntries]uint32
+	closed  bool
 }
 
 // CreateRing creates a ring, which is not connected. It fails with ErrNotSupported if the
@@ -44,14 +51,11 @@ type Ring struct {
 // ErrInvalidParameter, ErrInvalidMTU, ErrInvalidPtag or ErrInvalidReliability.
 func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	return get(ctx, n.do, "create ring", func() (*Ring, error) {
-		if n.identity.Features&datasheet.FeatureRing == 0 {
-			return nil, hinted(fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "this device has no memory of its own")
+		if !n.hasSRAM(datasheet.FeatureRing) {
+			return nil, hinted(fmt.Errorf("%w: rings", descriptors.ErrNotSupported), noSRAM)
 		}
-		for _, depth := range []int{a.SendDepth, a.RecvDepth} {
-			if depth < 1 || depth > n.identity.MaxQueueDepth {
-				return nil, hinted(fmt.Errorf("%w: ring of %d entries", descriptors.ErrInvalidParameter, depth),
-					fmt.Sprintf("this device has rings of 1 to %d", n.identity.MaxQueueDepth))
-			}
+		if err := n.checkDepths(a.SendDepth, a.RecvDepth); err != nil {
+			return nil, err
 		}
 		if limit := n.MaxPayload(); a.MaxPayload > limit {
 			return nil, hinted(fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
@@ -76,8 +80,8 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	a.SendDepth, a.RecvDepth = 1<<sendLog2, 1<<recvLog2
 	r := &Ring{endpoint: endpoint{n: n, what: "ring"}, attributes: a}
 	r.queues, r.vec = r, n.pickVector()
-	r.Send.init(r, "send")
-	r.Recv.init(r, "receive")
+	r.Send.init(&r.endpoint, true, r.vec, a.Reliability, a.MaxPayload)
+	r.Recv.init(&r.endpoint, false, r.vec, a.Reliability, a.MaxPayload)
 	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
 		Ptag: a.Ptag.Number(), MaxTransfer: datasheet.RingMessage + a.MaxPayload, SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
 		SendVector: vectorNumber(r.vec), RecvVector: vectorNumber(r.vec),
@@ -90,35 +94,29 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	if err := n.adopt(&r.endpoint, created.Endpoint, false); err != nil {
 		return nil, err
 	}
-	if err := n.checkPieces(created, a); err != nil {
+	if err := r.layOut(created); err != nil {
 		return nil, n.fail(err)
 	}
-	page := datasheet.EndpointPage(created.Endpoint) + datasheet.DoorbellRing
-	r.Send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm))
-	r.Recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm))
-	r.table.init(n, uint64(created.Table))
 	r.Send.path = n.path(r.number)
 	r.Recv.path = r.Send.path
 	return r, nil
 }
 
-// checkPieces checks that the pieces of device memory that the device has given a ring are
-// device memory, aligned, and do not overlap.
-func (n *NIC) checkPieces(c *datasheet.EndpointCreated, a RingAttributes) error {
+// layOut finds the pieces of device memory that the device has given the ring, which must not overlap.
+func (r *Ring) layOut(c *datasheet.EndpointCreated) (err error) {
+	var send, recv, table []byte
 	pieces := []struct {
 		name     string
 		at, size uint64
+		memory   *[]byte
 	}{
-		{"send ring", uint64(c.Send), uint64(a.SendDepth) * datasheet.RingSlotSize},
-		{"receive ring", uint64(c.Recv), uint64(a.RecvDepth) * datasheet.RingSlotSize},
-		{"payload table", uint64(c.Table), datasheet.PayloadEntries * datasheet.RingPlaceSize},
+		{"send ring", uint64(c.Send), uint64(r.attributes.SendDepth) * datasheet.RingSlotSize, &send},
+		{"receive ring", uint64(c.Recv), uint64(r.attributes.RecvDepth) * datasheet.RingSlotSize, &recv},
+		{"payload table", uint64(c.Table), datasheet.PayloadEntries * datasheet.RingPlaceSize, &table},
 	}
 	for i, p := range pieces {
-		if err := n.checkSRAM(p.at, int(p.size)); err != nil {
-			return fmt.Errorf("%w: it gave out a %s: %w", ErrProtocol, p.name, err)
-		}
-		if p.at%datasheet.DescriptorAlign != 0 {
-			return fmt.Errorf("%w: it gave out a %s at %#x, which is not aligned", ErrProtocol, p.name, p.at)
+		if *p.memory, err = r.n.givenSRAM(p.name, p.at, p.size, datasheet.DescriptorAlign); err != nil {
+			return err
 		}
 		for _, q := range pieces[:i] {
 			if p.at < q.at+q.size && q.at < p.at+p.size {
@@ -126,14 +124,15 @@ func (n *NIC) checkPieces(c *datasheet.EndpointCreated, a RingAttributes) error 
 			}
 		}
 	}
+	r.places = datasheet.RingPlacesAt(table)
+	page := datasheet.EndpointPage(c.Endpoint) + datasheet.DoorbellRing
+	r.Send.place(send, r.n.doorbellAt(page+datasheet.DoorbellSend), r.n.doorbellAt(page+datasheet.DoorbellSendArm))
+	r.Recv.place(recv, r.n.doorbellAt(page+datasheet.DoorbellRecv), r.n.doorbellAt(page+datasheet.DoorbellRecvArm))
 	return nil
 }
 
 // Attributes returns what the ring was created with, depths rounded up.
 func (r *Ring) Attributes() RingAttributes { return r.attributes }
-
-// Mapped reports whether the rings are mapped, so that RingQueue.Message has something to return.
-func (r *Ring) Mapped() bool { return r.Send.slots != nil && r.Recv.slots != nil }
 
 func (r *Ring) refuse(yes bool) {
 	r.Send.refuse(yes)
@@ -143,17 +142,21 @@ func (r *Ring) refuse(yes bool) {
 func (r *Ring) close() {
 	r.Send.close()
 	r.Recv.close()
-	r.table.close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
 }
 
 func (r *Ring) holds(handle uint32) bool {
-	return slices.ContainsFunc([]*RingQueue{&r.Send, &r.Recv}, func(q *RingQueue) bool { return q.holds(handle) }) || r.table.holds(handle)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Send.holds(handle) || r.Recv.holds(handle) || !r.closed && slices.Contains(r.handles[:], handle)
 }
 
 // Wait is RingQueue.Wait for both rings: until one of them has something to take. It fails
 // with ErrQueueEmpty, bare, if nothing is posted.
 func (r *Ring) Wait(ctx context.Context, early *Signal) error {
-	return r.waitUntil(ctx, "wait for ring", early, r, func() (bool, error) {
+	return r.n.waitUntil(ctx, "wait for ring", early, r, r.vec, func() (bool, error) {
 		there, err := r.Recv.ready()
 		if there && err != descriptors.ErrQueueEmpty {
 			return there, err
@@ -166,26 +169,57 @@ func (r *Ring) Wait(ctx context.Context, early *Signal) error {
 	})
 }
 
-// waitUntil waits until ready says so.
-func (r *Ring) waitUntil(ctx context.Context, op string, early *Signal, a armer, ready func() (bool, error)) error {
-	if ctx == nil {
-		return r.n.noContext(op)
-	}
-	w := waiter{n: r.n, ctx: ctx, done: r.n.done}
-	for {
-		if there, err := ready(); there || early.Clear() {
-			return err
-		}
-		if err := w.pause(a, r.vec, early.C()); err != nil {
-			return r.n.error(op, err)
-		}
-	}
-}
-
 // arm asks for an interrupt when either ring completes more than has been taken.
 func (r *Ring) arm(ctx context.Context) error {
 	if err := r.Send.arm(ctx); err != nil {
 		return err
 	}
 	return r.Recv.arm(ctx)
+}
+
+// SetPlace has the payload of the next message with tag land at p, whatever entry of the
+// receive ring takes the message; the entry of the table is tag modulo PayloadEntries. It
+// is a few stores. A payload that is longer than p is discarded. Use a tag once, so that a
+// message that comes late finds its tag withdrawn.
+//
+// The zero p withdraws the tag. A message that comes later finds nothing; the payload of one
+// that has begun to come may still land where it was to: see EndPlace.
+func (r *Ring) SetPlace(tag uint32, p datasheet.DataSegment) error {
+	const op = "set place"
+	i := tag % datasheet.PayloadEntries
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.n.error(op, descriptors.ErrClosed)
+	}
+	r.handles[i] = p.Handle
+	e := &r.places[i]
+	// What RingPlace.Store does, for memory that may be write-combining. The last word is on its way with
+	// the next doorbell.
+	mmio.Write32(&e.Handle, 0)
+	mmio.FlushWriteCombining()
+	if p.Handle == 0 {
+		return nil
+	}
+	mmio.Write32(&e.Tag, tag)
+	mmio.FlushWriteCombining()
+	mmio.Write32(&e.Length, p.Length)
+	mmio.Write64(&e.Address, p.Address)
+	mmio.FlushWriteCombining()
+	mmio.Write32(&e.Handle, p.Handle)
+	return nil
+}
+
+// EndPlace withdraws a tag as SetPlace does, and has the device let go of the memory:
+// when it returns nothing more lands there, and the rest of a payload that is on its way is
+// discarded. It is a command, and no part of the data path.
+func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
+	return r.do(ctx, "end place", func() error {
+		if err := r.SetPlace(tag, datasheet.DataSegment{}); err != nil {
+			return err
+		}
+		_, err := r.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+			Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
+		return err
+	})
 }

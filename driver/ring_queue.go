@@ -40,50 +40,39 @@ type RingCompletion struct {
 // RingQueue is one of the two rings of a Ring.
 type RingQueue struct {
 	queue
-	ring *Ring
-	wait string // the name of Wait in errors
+	of    *endpoint
+	vec   *vector // of both rings
+	sends bool
+	most  uint32 // bytes of a payload
+	level datasheet.Reliability
+	wait  string // the name of Wait in errors
 
-	slots  []datasheet.RingSlot // nil if device memory is not mapped
-	at     uint64               // offset of the first slot in BAR4
+	slots  []datasheet.RingSlot
 	posted []datasheet.DataSegment
-	// Of device memory that is not mapped, what is read and written of a slot goes through copied,
-	// whose bytes scratch has.
-	copied  *datasheet.RingSlot
-	scratch []byte
 }
 
-// slotStatus is the offset of Status in a slot (SPEC.md 15).
-const slotStatus = datasheet.RingMessage + 28
-
-func (q *RingQueue) init(r *Ring, side string) {
-	q.n, q.ring, q.side, q.wait = r.n, r, side, "wait for "+side+" ring"
-	q.closedAs = r.n.error("use "+side+" ring", descriptors.ErrClosed)
-}
-
-// place says where the ring and its doorbells are.
-func (q *RingQueue) place(at uint64, depth int, bell, armBell doorbell) {
-	q.at, q.bell, q.armBell = at, bell, armBell
-	q.mask = uint32(depth - 1)
-	q.posted = make([]datasheet.DataSegment, depth)
-	if q.slots = datasheet.RingSlotsAt(q.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize)); q.slots == nil {
-		b := make([]byte, datasheet.RingSlotSize+datasheet.DescriptorAlign)
-		q.scratch = b[-addressOf(b)%datasheet.DescriptorAlign:][:datasheet.RingSlotSize]
-		q.copied = &datasheet.RingSlotsAt(q.scratch)[0]
+func (q *RingQueue) init(of *endpoint, sends bool, vec *vector, level datasheet.Reliability, most uint32) {
+	if q.side = "send"; !sends {
+		q.side = "receive"
 	}
+	q.n, q.of, q.sends, q.vec, q.level, q.most, q.wait = of.n, of, sends, vec, level, most, "wait for "+q.side+" ring"
+	q.closedAs = q.n.error("use "+q.side+" ring", descriptors.ErrClosed)
 }
 
-// offset of entry i in BAR4.
-func (q *RingQueue) offset(i uint32) uint64 {
-	return q.at + uint64(i&q.mask)*datasheet.RingSlotSize
+// place says where the ring is in device memory, and its doorbells.
+func (q *RingQueue) place(memory []byte, bell, armBell doorbell) {
+	q.slots, q.bell, q.armBell = datasheet.RingSlotsAt(memory), bell, armBell
+	q.mask = uint32(len(q.slots) - 1)
+	q.posted = make([]datasheet.DataSegment, len(q.slots))
 }
 
-// Message returns the RingMessage bytes of entry i in device memory, nil if it is not mapped. They
+// Message returns the RingMessage bytes of entry i in device memory, nil once the ring is closed. They
 // may be write-combining: reading them is slow. The device may write to those of a receive ring at
 // any time. They die with the ring and with the NIC.
 func (q *RingQueue) Message(i uint32) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.slots == nil {
+	if q.closed {
 		return nil
 	}
 	return q.slots[i&q.mask].Message[:]
@@ -93,7 +82,7 @@ func (q *RingQueue) Message(i uint32) []byte {
 // leaves what Message has been filled with. Put fails with ErrInvalidParameter for an entry that is
 // posted or too far ahead, or for a message or payload that is too long.
 func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
-	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.Send {
+	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.most && q.sends {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
 	}
 	control := datasheet.OpSend
@@ -114,15 +103,10 @@ func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
-	if regions := &q.n.regions; segments > 0 && q == &q.ring.Send && regions.has(unusualEager) {
+	if regions := &q.n.regions; segments > 0 && q.sends && regions.has(unusualEager) {
 		q.eagers.source(s.Payload, regions) // the doorbell flushes
 	}
-	slot := q.copied
-	if q.slots != nil {
-		slot = &q.slots[i&q.mask]
-	} else {
-		clear(q.scratch)
-	}
+	slot := &q.slots[i&q.mask]
 	copy(slot.Message[:], message)
 	// The words that the device checks: each is one store, in whatever order. The
 	// flush before the doorbell sends them on their way.
@@ -134,14 +118,7 @@ func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
 	mmio.Write64(&slot.Payload.Address, s.Payload.Address)
 	mmio.Write32(&slot.Payload.Handle, s.Payload.Handle)
 	mmio.Write32(&slot.Payload.Length, s.Payload.Length)
-	var err error
-	if q.slots == nil {
-		err = q.n.bar4.write(q.offset(i), q.scratch)
-	}
 	q.mu.Unlock()
-	if err != nil {
-		return q.n.error("put "+q.side, err)
-	}
 	return nil
 }
 
@@ -162,7 +139,7 @@ func (q *RingQueue) Post(count int) error {
 	switch next := q.next + uint32(count); {
 	case q.path == nil:
 		err = q.bell.ringSlots(next)
-	case q == &q.ring.Send:
+	case q.sends:
 		q.path.Post(next)
 	default:
 		q.path.PostReceives(next)
@@ -188,7 +165,7 @@ func (q *RingQueue) Done() (RingCompletion, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock() // also if memory that the device needs is gone
 	done, err := q.look()
-	if !done && err == nil && q.progress(q == &q.ring.Recv) {
+	if !done && err == nil && q.progress(!q.sends) {
 		done, err = q.look()
 	}
 	switch {
@@ -202,18 +179,13 @@ func (q *RingQueue) Done() (RingCompletion, error) {
 
 // take takes the oldest entry, which has completed. mu is held, but not while the device is asked.
 func (q *RingQueue) take() (c RingCompletion, err error) {
-	slot := q.copied
-	if q.slots != nil {
-		slot = &q.slots[q.taken&q.mask]
-	} else if err := q.n.bar4.read(q.offset(q.taken), q.scratch); err != nil {
-		return c, q.n.error(q.side, err)
-	}
+	slot := &q.slots[q.taken&q.mask]
 	c.Index, c.Status = q.taken, datasheet.Status(mmio.Read32(&slot.Status))
 	c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
 	c.Sent, c.Place = mmio.Read32(&slot.Sent), int(mmio.Read32(&slot.Place))-1
 	c.Tagged = c.Status&datasheet.StatusImmediate != 0
-	frame, most := &q.posted[q.taken&q.mask], q.ring.attributes.MaxPayload
-	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > most || c.Sent > most || c.Place >= datasheet.PayloadEntries
+	frame := &q.posted[q.taken&q.mask]
+	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > q.most || c.Sent > q.most || c.Place >= datasheet.PayloadEntries
 	*frame = datasheet.DataSegment{}
 	q.taken++
 	switch {
@@ -221,7 +193,7 @@ func (q *RingQueue) take() (c RingCompletion, err error) {
 		q.mu.Unlock()
 		err = q.completedBadly(c.Status)
 		q.mu.Lock()
-	case q == &q.ring.Recv && tooLong:
+	case !q.sends && tooLong:
 		err = q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
 	}
 	return c, err
@@ -235,13 +207,7 @@ func (q *RingQueue) look() (done bool, err error) {
 	case q.taken == q.next:
 		return false, descriptors.ErrQueueEmpty
 	}
-	slot := q.copied
-	if q.slots != nil {
-		slot = &q.slots[q.taken&q.mask]
-	} else if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, q.scratch[slotStatus:][:4]); err != nil {
-		return false, q.n.error(q.side, err)
-	}
-	if done = datasheet.Status(mmio.Read32(&slot.Status)).Done(); done {
+	if done = datasheet.Status(mmio.Read32(&q.slots[q.taken&q.mask].Status)).Done(); done {
 		mmio.FromDevice()
 	}
 	return done, nil
@@ -251,7 +217,7 @@ func (q *RingQueue) look() (done bool, err error) {
 func (q *RingQueue) completedBadly(status datasheet.Status) error {
 	n := q.n
 	if status&datasheet.StatusReserved == 0 {
-		return n.error(q.side, &StatusError{Status: status, Ended: q.ring.ended(q.ring.attributes.Reliability, status)})
+		return n.error(q.side, &StatusError{Status: status, Ended: q.of.ended(q.level, status)})
 	}
 	// Of a device that is gone all bits are set.
 	if err := n.check(); err != nil {
@@ -269,11 +235,7 @@ func (q *RingQueue) Load(i uint32, p []byte) error {
 	if q.closed {
 		return q.closedAs
 	}
-	if q.slots != nil {
-		copy(p, q.slots[i&q.mask].Message[:])
-	} else if err := q.n.bar4.read(q.offset(i), p); err != nil {
-		return q.n.error("read "+q.side, err)
-	}
+	copy(p, q.slots[i&q.mask].Message[:])
 	return nil
 }
 
@@ -283,7 +245,7 @@ func (q *RingQueue) Queued() int { return q.queued() }
 // Wait waits until Done would not say ErrNotDone, until early is set, or until ctx ends, with whose
 // error it fails then. early may be nil.
 func (q *RingQueue) Wait(ctx context.Context, early *Signal) error {
-	return q.ring.waitUntil(ctx, q.wait, early, q, q.ready)
+	return q.n.waitUntil(ctx, q.wait, early, q, q.vec, q.ready)
 }
 
 // ready reports whether Done has something else to say than ErrNotDone, and the error that

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 // answer says how the device answers a command.

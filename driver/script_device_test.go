@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -37,6 +38,9 @@ func (p *play) device(a *script.Arguments) string {
 			switch w {
 			case "gone":
 				p.d.gone = true
+				for i := range p.d.sram.Bytes() {
+					p.d.sram.Bytes()[i] = 0xff
+				}
 			case "mapped":
 				p.d.mapBAR2 = true
 			case "sram":
@@ -258,10 +262,7 @@ func (p *play) sram(a *script.Arguments) (out string) {
 		p.change(to.Interface(), a.Changes)
 		var parts []string
 		for _, w := range a.Words[2:] {
-			f, err := script.Field(to.Elem(), w)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			f := must.Get(script.Field(to.Elem(), w))(p.t)
 			if f.Kind() == reflect.Array {
 				f = reflect.ValueOf(strconv.Quote(strings.TrimRight(string(f.Slice(0, f.Len()).Bytes()), "\x00")))
 			}

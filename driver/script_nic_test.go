@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -18,6 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/script"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -306,10 +307,7 @@ func (p *play) bytes(a *script.Arguments) string {
 
 // cq is: cq NAME ENTRIES.
 func (p *play) cq(a *script.Arguments) string {
-	entries, err := strconv.Atoi(a.Words[1])
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	entries := must.Get(strconv.Atoi(a.Words[1]))(p.t)
 	c, err := p.n.CreateCQ(p.context(a), entries)
 	if err == nil {
 		p.cqs[a.Words[0]] = c

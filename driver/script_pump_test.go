@@ -5,10 +5,10 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 var _ = also(map[string]func(p *play, a *script.Arguments) string{

@@ -5,10 +5,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 var _ = also(map[string]func(p *play, a *script.Arguments) string{
@@ -42,10 +43,7 @@ func (p *play) lay(a *script.Arguments) string {
 		if other {
 			h = uint32(p.value(handle))
 		}
-		d, err := descriptors.NewDescriptor(m.Bytes()[offset:][:64], at, h)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		d := must.Get(descriptors.NewDescriptor(m.Bytes()[offset:][:64], at, h))(p.t)
 		p.ds[name] = d
 	}
 	if s, ok := a.Option("status"); ok {
@@ -327,5 +325,5 @@ func (p *play) same(a *script.Arguments) string {
 // mapped is: mapped RING.
 func (p *play) mapped(a *script.Arguments) string {
 	r := p.rings[a.Words[0]]
-	return fmt.Sprintf("%s: mapped %v, message %v", a.Words[0], r.Mapped(), r.Send.Message(0))
+	return fmt.Sprintf("%s: message of %d bytes", a.Words[0], len(r.Send.Message(0)))
 }

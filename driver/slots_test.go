@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -52,11 +54,7 @@ func unanswered(d *fakeDevice) (count func(datasheet.Opcode) int) {
 func TestWaitsForPeersAreApart(t *testing.T) {
 	const many = 600 // more than may be outstanding
 	vi := func(t *testing.T, n *driver.NIC) *driver.VI {
-		v, err := n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return must.Get(n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil))(t)
 	}
 	var offers chan *driver.Connection // each can be answered once
 	kinds := map[datasheet.Opcode]func(ctx context.Context, n *driver.NIC, v *driver.VI) error{
@@ -80,10 +78,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 			n := openFake(t, d)
 			offers = make(chan *driver.Connection, many+2)
 			for range cap(offers) {
-				offer, err := n.ConnectWait(t.Context(), "x")
-				if err != nil {
-					t.Fatal(err)
-				}
+				offer := must.Get(n.ConnectWait(t.Context(), "x"))(t)
 				offers <- offer
 			}
 			count := unanswered(d)
@@ -103,9 +98,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 				go func() { end <- try(one, n, v) }()
 				waittest.Until(t, op.String()+" gets through", func() bool { return count(op) == 1 })
 				stop()
-				if err := <-end; !errors.Is(err, context.Canceled) {
-					t.Errorf("%v: %v", op, err)
-				}
+				should.Fail(t, <-end, context.Canceled, "%v", op)
 			}
 			if _, err := n.CreatePtag(contextFor(t)); err != nil {
 				t.Errorf("a command that waits for nobody: %v", err)
@@ -116,15 +109,11 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 					t.Fatalf("%v: %v", full, err)
 				}
 			}
-			if c := count(full); c != 0 {
-				t.Errorf("%d are left with the device", c)
-			}
+			should.Be(t, count(full), 0, "are left with the device")
 			// The slots can be used again.
 			short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
-			if err := fill(short, n, v); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("afterwards: %v", err)
-			}
+			should.Fail(t, fill(short, n, v), context.DeadlineExceeded, "afterwards")
 		})
 	}
 }
@@ -149,11 +138,7 @@ func TestTurnAfterClose(t *testing.T) {
 	d := newFake(t)
 	n := openFake(t, d)
 	vi := func() *driver.VI {
-		v, err := n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return must.Get(n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil))(t)
 	}
 	count := unanswered(d)
 	full, late := vi(), vi()
@@ -175,9 +160,7 @@ func TestTurnAfterClose(t *testing.T) {
 	ask := &asked{Context: contextFor(t), waits: make(chan struct{})}
 	end := request(ask, late)
 	<-ask.waits
-	if err := late.Abandon(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, late.Abandon(t.Context()))
 	if victim := vi(); victim.Number() != late.Number() {
 		t.Fatalf("number %d, want %d anew", victim.Number(), late.Number())
 	}
@@ -196,8 +179,6 @@ func TestTurnAfterClose(t *testing.T) {
 		}
 	})
 	if len(end) == 1 {
-		if err := <-end; !errors.Is(err, descriptors.ErrClosed) {
-			t.Error(err)
-		}
+		should.Fail(t, <-end, descriptors.ErrClosed)
 	}
 }

@@ -37,6 +37,8 @@ type Stats struct {
 	CellsDropped        uint64 `json:"cells_dropped" help:"Cells without room, a channel or a sound header." unit:"cells"`
 	ChannelStops        uint64 `json:"channel_stops" help:"Times that the NIC told a peer to stop sending cells." unit:"stops"`
 	StopsTaken          uint64 `json:"channel_stops_taken" help:"Times that a peer told the NIC to stop sending cells." unit:"stops"`
+	EagerLanded         uint64 `json:"eager_landed" help:"Blocks of eager memory in which a message has landed." unit:"blocks"`
+	EagerWrittenBack    uint64 `json:"eager_written_back" help:"Blocks in which messages land, or parts of them, that were written to host memory." unit:"blocks"`
 }
 
 // Stats reads the device's counters. It fails with ErrNotSupported if the device has none.

@@ -8,12 +8,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/capture"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
-// show has this process show the NIC to programs beside it, and returns what ends that. What
-// they ask reads registers and words of memory, and takes no lock of a work queue.
+// show registers the NIC with the telemetry of this process. Its commands read registers and words of memory, and
+// take no lock of a work queue.
 func (n *NIC) show() (leave func()) {
 	return telemetry.Register(&telemetry.Source{
 		Address: telemetry.Public(n.Address()), Port: n.port,
@@ -22,13 +23,9 @@ func (n *NIC) show() (leave func()) {
 			{Name: "nic", Help: "Says what the NIC is, how it is, and what it has counted. Parameters: optional int port.",
 				Run: n.publicReport},
 			{Name: "vis", Help: "Lists endpoints: VIs, rings and channels. Parameters: optional int port, optional int from.",
-				Run: listed(n, anyEndpoint, (*endpoint).row)},
+				Run: listed(n, (*endpoint).row)},
 			{Name: "counts", Help: "Lists the counts of endpoints: number, sends posted and taken back, receives too, latency. Parameters as of /trapeze/vis.",
-				Run: listed(n, anyEndpoint, func(e *endpoint) telemetry.EndpointCounts { r := e.row(); return r.Counts() })},
-			{Name: "rings", Help: "Lists rings. Parameters as of /trapeze/vis.",
-				Run: listed(n, func(e *endpoint) bool { _, ok := e.queues.(*Ring); return ok }, (*endpoint).row)},
-			{Name: "channels", Help: "Lists channels. Parameters as of /trapeze/vis.",
-				Run: listed(n, func(e *endpoint) bool { _, ok := e.queues.(*Channel); return ok }, (*endpoint).row)},
+				Run: listed(n, func(e *endpoint) telemetry.EndpointCounts { r := e.row(); return r.Counts() })},
 			{Name: "vi", Help: "Asks the NIC for the state of an endpoint. Parameters: optional int port, int endpoint.", Needs: 1, Run: n.endpointState},
 			{Name: "cqs", Help: "Lists completion queues. Parameters as of /trapeze/vis.", Run: n.listCQs},
 			{Name: "regions", Help: "Lists registered memory. Parameters as of /trapeze/vis, from a handle on.", Run: n.listRegions},
@@ -38,8 +35,14 @@ func (n *NIC) show() (leave func()) {
 				Run: n.policyCounts},
 			{Name: "program", Help: "Says which control program runs. Parameters: optional int port.",
 				Run: n.program},
-			{Name: "capture", Help: "Lends memory into which frames are copied while the client is connected. Parameters: optional int port, optional int snaplen.",
-				Run: n.lendCapture},
+			{Name: "capture", Help: capture.Help,
+				Run: func(ctx context.Context, p []uint64) (any, error) {
+					dev, emulated := n.dev.(capture.Watchable)
+					if !emulated {
+						return telemetry.Capture{Refused: "its frames do not pass through this process: capture at the other end of the wire, or by 'trapeze frames dump'"}, nil
+					}
+					return get(ctx, n.do, "lend capture", func() (any, error) { return n.capture.Lend(dev, int(p[0]), n.log) })
+				}},
 			{Name: "latency", Help: "Returns how long the sends of an endpoint took that were timed. Parameters: optional int port, int endpoint.",
 				Needs: 1, Run: n.sendTimes},
 			{Name: "map", Help: "Lists entries of a map of the control program, if this process has loaded that. Parameters: optional int port, int map.",
@@ -76,16 +79,14 @@ func (n *NIC) port() (telemetry.Port, error) {
 	}, err
 }
 
-func anyEndpoint(*endpoint) bool { return true }
-
-// listed returns a command that lists the endpoints that are wanted, from a number on.
-func listed[R any](n *NIC, wanted func(*endpoint) bool, row func(*endpoint) R) func(context.Context, []uint64) (any, error) {
+// listed returns a command that lists the endpoints from a number on.
+func listed[R any](n *NIC, row func(*endpoint) R) func(context.Context, []uint64) (any, error) {
 	return func(_ context.Context, p []uint64) (any, error) {
 		page := telemetry.Page[R]{Rows: make([]R, 0, telemetry.PageRows)}
 		for i := p[0]; i < uint64(len(n.endpoints)); i++ {
 			e := n.endpoints[i].Load()
 			switch {
-			case e == nil || !wanted(e):
+			case e == nil:
 			case len(page.Rows) == telemetry.PageRows:
 				page.Next = &i
 				return page, nil
@@ -107,8 +108,8 @@ func (e *endpoint) row() telemetry.Endpoint {
 		r.SendDepth, r.RecvDepth = a.SendDepth, a.RecvDepth
 		r.SendTaken, r.SendPosted = q.send.indices()
 		r.RecvTaken, r.RecvPosted = q.recv.indices()
-		if s := q.send.sampler; s != nil {
-			r.Latency = s.times.report()
+		if t := q.times(); t != nil {
+			r.Latency = &t.Latency
 		}
 	case *Ring:
 		r.Kind, r.Reliability, r.MaxTransfer = datasheet.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
@@ -117,14 +118,6 @@ func (e *endpoint) row() telemetry.Endpoint {
 		r.Kind, r.Reliability, r.MaxTransfer = datasheet.KindChannel.String(), datasheet.Unreliable.String(), q.attributes.Page.Bytes()
 	}
 	return r
-}
-
-// indices says how many descriptors were taken back and posted. It takes no lock.
-func (q *workQueue) indices() (taken, posted uint64) {
-	before := datasheet.LoadIndex(&q.taken)
-	halves, next := datasheet.LoadIndex(&q.halves), datasheet.LoadIndex(&q.producer)
-	posted = widened(halves, next)
-	return posted - uint64(next-before), posted
 }
 
 func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {
@@ -137,12 +130,18 @@ func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {
 		SendCompleted: s.SendCompleted, RecvCompleted: s.RecvCompleted}, err
 }
 
+// times are those of the sends that were timed, nil if there are none.
+func (v *VI) times() *telemetry.Histogram {
+	if v.send.sampler == nil {
+		return nil
+	}
+	return v.send.sampler.times.report()
+}
+
 func (n *NIC) sendTimes(_ context.Context, p []uint64) (any, error) {
-	if e := n.endpoint(uint32(p[0])); e != nil {
-		if v, ok := e.queues.(*VI); ok && v.send.sampler != nil {
-			if l := v.send.sampler.times.report(); l != nil {
-				return telemetry.Histogram{Latency: *l, Buckets: v.send.sampler.times.buckets()}, nil
-			}
+	if v := n.VI(uint32(p[0])); v != nil {
+		if t := v.times(); t != nil {
+			return t, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: no send of endpoint %d was timed", descriptors.ErrInvalidParameter, p[0])

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -26,21 +27,14 @@ func borrow(t *testing.T, c *telemetry.Client, command string) *framering.Reader
 		t.Fatalf("%+v, %d bytes, %v", answer, len(b), err)
 	}
 	t.Cleanup(func() { unix.Munmap(b) })
-	r, err := framering.NewReader(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(framering.NewReader(b))(t)
 }
 
 // payload returns the bytes that waiting data frames carry, of those sent or of those that came.
 func payload(t *testing.T, r *framering.Reader, sent bool) (all []byte) {
 	t.Helper()
 	for {
-		f, ok, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, ok := must.Two(r.Next())(t)
 		if !ok {
 			return all
 		}
@@ -66,10 +60,7 @@ func TestCapture(t *testing.T) {
 	if got, want := payload(t, r, true), exchanged; len(got) != want || !bytes.Equal(got[:4], []byte{0, 7, 14, 21}) {
 		t.Errorf("%d bytes were sent, want %d", len(got), want)
 	}
-	other, err := telemetry.Dial(contextFor(t), c.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(telemetry.Dial(contextFor(t), c.Path))(t)
 	var answer telemetry.Capture
 	if b, err := other.Borrow(contextFor(t), "/trapeze/capture", &answer); err != nil || b != nil || answer.Refused == "" {
 		t.Errorf("a second one: %+v, %d bytes, %v", answer, len(b), err)
@@ -93,9 +84,6 @@ func TestCapture(t *testing.T) {
 		}
 	}
 	other.Close()
-	if err := errors.Join(a.Close(), b.Close()); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestCaptureSnaplen: as much of a frame is kept as was asked for. A NIC that is closed says so.
@@ -111,10 +99,6 @@ func TestCaptureSnaplen(t *testing.T) {
 	if err := errors.Join(b.Close()); err != nil || !r.Ended() {
 		t.Errorf("a closed NIC: ended %v, %v", r.Ended(), err)
 	}
-	c.Close()
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // unseen is a device whose frames this process does not see.
@@ -125,22 +109,10 @@ type unseen struct {
 
 // TestCaptureElsewhere: a NIC whose frames pass elsewhere says so.
 func TestCaptureElsewhere(t *testing.T) {
-	var n *driver.NIC
-	x, y, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer y.Close()
-	c := beside(t, func() {
-		if n, err = driver.New(contextFor(t), unseen{x, x}, driver.Options{Logger: quiet}); err != nil {
-			t.Fatal(err)
-		}
-	})
+	x, _ := devices(t, emulator.PairOptions{})
+	c := beside(t, func() { open(t, unseen{x, x}, driver.Options{}) })
 	var answer telemetry.Capture
 	if b, err := c.Borrow(contextFor(t), "/trapeze/capture", &answer); err != nil || b != nil || answer.Refused == "" {
 		t.Errorf("%+v, %d bytes, %v", answer, len(b), err)
-	}
-	if err := n.Close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -9,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -27,10 +31,7 @@ func beside(t *testing.T, open func()) *telemetry.Client {
 	if i < 0 {
 		t.Fatal("the NIC is not shown")
 	}
-	c, err := telemetry.Dial(contextFor(t), found[i])
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(telemetry.Dial(contextFor(t), found[i]))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -42,23 +43,14 @@ func TestTelemetry(t *testing.T) {
 	c := beside(t, func() { _, _, a, b = newPair(t, emulator.PairOptions{}) })
 	var vis []uint64
 	for range 300 {
-		v, err := b.CreateVI(contextFor(t), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: datasheet.ReliableDelivery}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(b.CreateVI(contextFor(t), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: datasheet.ReliableDelivery}, nil, nil))(t)
 		vis = append(vis, uint64(v.Number()))
 	}
-	if _, err := b.CreateCQ(contextFor(t), 32); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Alloc(contextFor(t), 5000, driver.MemoryAttributes{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.CreateCQ(contextFor(t), 32))(t)
+	must.Get(b.Alloc(contextFor(t), 5000, driver.MemoryAttributes{}))(t)
 	ask := func(command string, into any) {
 		t.Helper()
-		if err := c.Ask(contextFor(t), command, into); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, c.Ask(contextFor(t), command, into))
 	}
 	var r telemetry.Report
 	ask("/trapeze/nic,1", &r)
@@ -83,9 +75,7 @@ func TestTelemetry(t *testing.T) {
 		from = *p.Next
 	}
 	slices.Sort(vis)
-	if !slices.Equal(got, vis) {
-		t.Errorf("VIs %v, want %v", got, vis)
-	}
+	should.Same(t, got, vis, "VIs")
 	var s telemetry.EndpointState
 	ask("/trapeze/vi,1,"+strconv.FormatUint(vis[7], 10), &s)
 	if s.State != datasheet.StateIdle.String() || s.Number != vis[7] {
@@ -102,18 +92,12 @@ func TestTelemetry(t *testing.T) {
 		t.Errorf("%+v", regions)
 	}
 	var any map[string]any
-	for _, command := range []string{"/trapeze/wire", "/trapeze/policy", "/trapeze/program", "/trapeze/rings", "/trapeze/channels", "/ethdev/info,0"} {
+	for _, command := range []string{"/trapeze/wire", "/trapeze/policy", "/trapeze/program", "/ethdev/info,0"} {
 		ask(command, &any)
 	}
-	if err := errors.Join(a.Close(), c.Ask(contextFor(t), "/trapeze/nic,1", &r)); err != nil {
-		t.Error(err)
-	}
-	if err := c.Ask(contextFor(t), "/trapeze/nic,0", &r); !errors.Is(err, telemetry.ErrNoAnswer) {
-		t.Errorf("a NIC that is closed: %v", err)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(a.Close(), c.Ask(contextFor(t), "/trapeze/nic,1", &r)))
+	should.Fail(t, c.Ask(contextFor(t), "/trapeze/nic,0", &r), telemetry.ErrNoAnswer, "a NIC that is closed")
+	should.OK(t, b.Close())
 	if err := c.Ask(contextFor(t), "/", &any); err == nil {
 		t.Error("a process without a NIC answers")
 	}
@@ -128,14 +112,10 @@ func TestTelemetryGone(t *testing.T) {
 	c := beside(t, func() { x, _, a, b = newPair(t, emulator.PairOptions{}) })
 	x.Remove()
 	var r telemetry.Report
-	if err := c.Ask(contextFor(t), "/trapeze/nic", &r); !errors.Is(err, telemetry.ErrNoAnswer) {
-		t.Errorf("%+v, %v", r, err)
-	}
+	should.Fail(t, c.Ask(contextFor(t), "/trapeze/nic", &r), telemetry.ErrNoAnswer, "%+v", r)
 	c.Close()
 	_ = a.Close()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, b.Close())
 }
 
 // TestTelemetryLog: a program beside it takes the DMA log of a NIC, unless the program that has
@@ -155,18 +135,10 @@ func TestTelemetryLog(t *testing.T) {
 	if err := c.Ask(contextFor(t), "/trapeze/log", &log); err != nil || len(log.Records) == 0 || log.Records[0][4] == 0 {
 		t.Errorf("%+v, %v", log, err)
 	}
-	if err := a.EnableDMALog(64); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Ask(contextFor(t), "/trapeze/log", &log); !errors.Is(err, telemetry.ErrNoAnswer) {
-		t.Errorf("the program's own log is taken: %+v, %v", log, err)
-	}
+	must.OK(t, a.EnableDMALog(64))
+	should.Fail(t, c.Ask(contextFor(t), "/trapeze/log", &log), telemetry.ErrNoAnswer, "the program's own log is taken: %+v", log)
 	if s, err := a.DMALog(); err != nil || !s.Enabled || s.Records != 64 {
 		t.Errorf("%+v, %v", s, err)
-	}
-	c.Close()
-	if err := errors.Join(a.Close(), b.Close()); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -175,17 +147,49 @@ func TestNoTelemetry(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(telemetry.Variable, "test")
 	t.Setenv("RUNTIME_DIRECTORY", dir)
-	x, y, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer y.Close()
-	n, err := driver.New(contextFor(t), x, driver.Options{Logger: quiet, NoTelemetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	x, _ := devices(t, emulator.PairOptions{})
+	open(t, x, driver.Options{NoTelemetry: true})
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestTelemetryMaps: a program beside the owner of a NIC sees the maps of the control program that
+// the owner has loaded, also of the one before after a roll-back, and no more entries than there is
+// room for.
+func TestTelemetryMaps(t *testing.T) {
+	leaktest.Check(t)
+	var a *driver.NIC
+	c := beside(t, func() { _, _, a, _ = newPair(t, emulator.PairOptions{}) })
+	ask := func(index int) (m telemetry.ProgramMap, err error) {
+		return m, c.Ask(contextFor(t), fmt.Sprintf("/trapeze/map,0,%d", index), &m)
+	}
+	should.Refuse(ask(0))(t, telemetry.ErrNoAnswer, "of no program")
+	spec := specOf(t, "flow-steer")
+	mustLoad(t, a, imageOf(t, "flow-steer"))
+	for i, want := range spec.Maps {
+		m, err := ask(i)
+		if err != nil || m.Name != want.Name || m.Type != want.Type.String() || m.KeyBytes != want.Key || m.ValueBytes != want.Value ||
+			m.Room != want.Entries || m.Maps != len(spec.Maps) || m.Number != uint64(i) {
+			t.Errorf("map %d: %+v, %v; want %+v", i, m, err, want)
+		}
+	}
+	should.Refuse(ask(len(spec.Maps)))(t, telemetry.ErrNoAnswer, "behind the last one")
+	mustLoad(t, a, imageOf(t, "acl"))
+	rules := must.Get(a.ProgramMap(specOf(t, "acl").Maps, 0))(t)
+	key, value := make([]byte, rules.Spec().Key), make([]byte, rules.Spec().Value)
+	for _, count := range []int{1, 100} {
+		for i := range count {
+			key[0] = byte(i)
+			must.OK(t, rules.Update(key, value, datasheet.MailboxAny))
+		}
+		m, err := ask(0)
+		if err != nil || len(m.Entries) != min(count, 64) || m.More != (count > 64) || m.Entries[0].Value != fmt.Sprintf("%x", value) {
+			t.Errorf("%d entries: %d, more %v, %v", count, len(m.Entries), m.More, err)
+		}
+	}
+	must.Get(a.RollBackProgram(contextFor(t), load.Options{Timeout: timeout}))(t)
+	if m, err := ask(0); err != nil || m.Name != spec.Maps[0].Name {
+		t.Errorf("after the roll-back: %+v, %v", m, err)
 	}
 }

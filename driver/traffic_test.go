@@ -2,11 +2,12 @@ package driver_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -28,9 +29,7 @@ func traffic(t *testing.T, a, b *driver.NIC, times int) {
 		deliver(t, y, x, message)
 	}
 	for _, e := range []*end{x, y} {
-		if err := e.v.Abandon(contextFor(t)); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, e.v.Abandon(contextFor(t)))
 	}
 }
 
@@ -39,76 +38,59 @@ func traffic(t *testing.T, a, b *driver.NIC, times int) {
 func postOne(t *testing.T, a, b *driver.NIC) {
 	t.Helper()
 	x, y := connected(t, a, b, layout{room: exchanged, slots: 1})
-	if err := errors.Join(y.v.PostRecv(y.descriptor(t, 0, exchanged)), x.v.PostSend(x.descriptor(t, 0, exchanged))); err != nil {
-		t.Fatal(err)
+	must.OK(t, errors.Join(y.v.PostRecv(y.descriptor(t, 0, exchanged)), x.v.PostSend(x.descriptor(t, 0, exchanged))))
+}
+
+// stream sends messages of several frames both ways at once until during returns: all of them arrive whole. Then it counts
+// frames: all that were sent have arrived, none of them was dropped on the way.
+func stream(t *testing.T, a, b *driver.NIC, during func()) {
+	t.Helper()
+	x, y := connected(t, a, b, layout{room: exchanged, slots: 2})
+	both := [2]*end{x, y}
+	before := counters(t, a)["frames_dropped"] + counters(t, b)["frames_dropped"] // a request that comes before its server waits
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		during()
+	}()
+	round := func(text byte) {
+		var sends, receives [2]*descriptors.Descriptor
+		for i, e := range both {
+			copy(e.buffer(0), bytes.Repeat([]byte{text, byte(i)}, exchanged/2))
+			sends[i], receives[i] = e.descriptor(t, 0, exchanged), e.descriptor(t, 1, exchanged)
+			must.OK(t, e.v.PostRecv(receives[i]))
+		}
+		must.OK(t, errors.Join(x.v.PostSend(sends[0]), y.v.PostSend(sends[1])))
+		for i, e := range both {
+			takeSend(t, e, sends[i])
+			takeRecv(t, both[1-i], receives[1-i])
+			must.Same(t, e.buffer(0), both[1-i].buffer(1), "other bytes arrived")
+		}
+	}
+	text := byte(0)
+	for going := true; going; text++ {
+		select {
+		case <-done:
+			going = false // the last messages come after the end of during
+		default:
+		}
+		round(text)
+	}
+	waittest.Until(t, "all frames have arrived", func() bool {
+		a.Poll()
+		b.Poll()
+		x, y := counters(t, a), counters(t, b)
+		if n := x["frames_dropped"] + y["frames_dropped"]; n != before {
+			t.Fatalf("%d frames were dropped", n-before)
+		}
+		return x["frames_sent"] == y["frames_received"] && y["frames_sent"] == x["frames_received"]
+	})
+	for _, e := range both {
+		should.OK(t, e.v.Abandon(contextFor(t)))
 	}
 }
 
-// The first half of an end's slots is for sends, the second for receives.
-const half = 8
-
-// sendAll sends messages that say their number and are as long as it asks.
-func sendAll(ctx context.Context, e *end, messages int) error {
-	for i := range messages {
-		if i >= half {
-			if _, err := e.v.SendWait(ctx); err != nil {
-				return fmt.Errorf("message %d: %w", i-half, err)
-			}
-		}
-		slot := i % half
-		size := messageSize(i)
-		fill(e.buffer(slot)[:size], i)
-		if err := post(e, e.v.PostSend, slot, size); err != nil {
-			return err
-		}
-	}
-	for i := range half {
-		if _, err := e.v.SendWait(ctx); err != nil {
-			return fmt.Errorf("message %d: %w", messages-half+i, err)
-		}
-	}
-	return nil
-}
-
-func receiveAll(ctx context.Context, e *end, messages int) error {
-	for i := range min(half, messages) {
-		if err := post(e, e.v.PostRecv, half+i, 4096); err != nil {
-			return err
-		}
-	}
-	want := make([]byte, 4096)
-	for i := range messages {
-		d, err := e.v.RecvWait(ctx)
-		if err != nil {
-			return fmt.Errorf("message %d: %w", i, err)
-		}
-		slot := half + i%half
-		size := messageSize(i)
-		fill(want[:size], i)
-		if int(d.Length()) != size || !bytes.Equal(e.buffer(slot)[:size], want[:size]) {
-			return fmt.Errorf("message %d has %d bytes, want %d, or others", i, d.Length(), size)
-		}
-		if i+half < messages {
-			if err := post(e, e.v.PostRecv, slot, 4096); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func post(e *end, to func(*descriptors.Descriptor) error, slot, size int) error {
-	d, err := e.lay(slot, size)
-	if err != nil {
-		return err
-	}
-	return to(d)
-}
-
-func messageSize(i int) int { return i * 577 % 4097 }
-
-func fill(b []byte, i int) {
-	for at := range b {
-		b[at] = byte(i + at*3)
-	}
+func counters(t *testing.T, n *driver.NIC) map[string]uint64 {
+	t.Helper()
+	return must.Get(n.Counters())(t)
 }

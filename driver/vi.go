@@ -1,14 +1,14 @@
 package driver
 
 import (
-	"context"
-	"math/bits"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
 // VI is a virtual interface: a send queue and a receive queue that can be
@@ -30,138 +30,10 @@ type VI struct {
 	key        uint32 // no other VI of the NIC ever has it
 	attributes atomic.Pointer[VIAttributes]
 	send, recv workQueue
-	rings      *dmaBuffer
+	rings      *dma.Buffer
 
 	alter sync.Mutex // held while the attributes change, or descriptors are made
 	pools []*Memory  // of NewDescriptors; guarded by alter
-}
-
-// CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to
-// the given CQs, for life; with nil a queue has no CQ. Both may be the same, and many
-// VIs may share one.
-// Errors: ErrResource if the NIC has no more VIs, and ErrCQTooSmall if a CQ could not hold the
-// completions of all its queues, ErrInvalidReliability, ErrInvalidMTU,
-// ErrInvalidPtag, ErrInvalidRDMARead.
-func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI, error) {
-	return get(ctx, n.do, "create VI", func() (*VI, error) {
-		if n.eager && !a.EagerTokens && a.Frames == NoFrames {
-			a.EagerTokens, a.NoRoom = true, NoRoomOrdinary
-		}
-		return n.createChecked(ctx, a, send, recv)
-	})
-}
-
-// createChecked makes a VI, or a receive queue, of attributes whose defaults are not filled in.
-func (n *NIC) createChecked(ctx context.Context, a VIAttributes, send, recv *CQ) (v *VI, err error) {
-	if err := n.complete(&a); err != nil {
-		return nil, err
-	}
-	if err := n.checkShared(&a, send, recv); err != nil {
-		return nil, err
-	}
-	if err := a.ReceiveQueue.use(n); err != nil {
-		return nil, err
-	}
-	err = a.Ptag.usedFor(n, func() (err error) {
-		v, err = n.createAttached(ctx, a, send, recv)
-		return err
-	})
-	if err != nil {
-		a.ReceiveQueue.leave()
-	}
-	return v, err
-}
-
-// createAttached makes a VI of attributes that were checked, and counts what its queues complete to their CQs.
-func (n *NIC) createAttached(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	if err := n.attach(sendCQ, a.SendDepth); err != nil {
-		return nil, err
-	}
-	if err := n.attach(recvCQ, a.RecvDepth); err != nil {
-		n.detach(sendCQ, a.SendDepth)
-		return nil, err
-	}
-	create := n.createVI
-	if a.EagerTokens {
-		create = n.createEager
-	}
-	v, err := create(ctx, a, sendCQ, recvCQ)
-	if err != nil {
-		n.detach(sendCQ, a.SendDepth)
-		n.detach(recvCQ, a.RecvDepth)
-	}
-	return v, err
-}
-
-// ringLog2 is the size of the ring for a depth, as the formats allow it.
-func ringLog2(depth int) uint8 {
-	return max(uint8(bits.Len(uint(depth-1))), datasheet.MinQueueLog2)
-}
-
-func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	v := &VI{endpoint: endpoint{n: n, what: "VI"}, key: n.keys.Add(1)}
-	if a.shared {
-		v.what = "receive queue"
-	}
-	v.queues = v
-	v.attributes.Store(&a)
-	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
-	sendBytes := uint64(datasheet.TokenSize) << sendLog2
-	recvBytes := uint64(datasheet.TokenSize) << recvLog2
-	rings, err := n.newDMA(ctx, sendBytes+recvBytes, vfio.DMARead, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		return nil, err
-	}
-	v.rings = rings
-	v.send.init(v, "send", sendCQ, a.SendDepth, rings.mem.Bytes()[:sendBytes])
-	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
-	v.initShared(&a)
-	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
-		SendIOVA: rings.iova, RecvIOVA: v.recvIOVA(rings.iova + sendBytes), Ptag: a.Ptag.Number(), MaxTransfer: a.MaxTransfer,
-		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
-		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
-		Kind: a.kind(), Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: rights(a.RDMAWrite, a.RDMARead), Options: a.options(),
-	}))
-	if err != nil {
-		return nil, n.release(rings, err)
-	}
-	created := datasheet.Reply[datasheet.EndpointCreated](reply)
-	if a.EagerTokens {
-		if err := v.layTokens(created); err != nil {
-			return nil, n.fail(err)
-		}
-	}
-	if err := n.adopt(&v.endpoint, created.Endpoint, false); err != nil {
-		return nil, err
-	}
-	page := datasheet.EndpointPage(v.number)
-	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
-	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
-	v.send.path = n.path(v.number)
-	v.recv.path = v.send.path
-	v.send.hasten()
-	v.recv.hasten()
-	return v, nil
-}
-
-// init makes a queue of depth descriptors over a ring that has room for them.
-func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
-	q.n, q.vi, q.side, q.cq, q.depth, q.holder = v.n, v, side, cq, uint32(depth), q
-	q.bytes, q.tokens = ring, datasheet.TokensAt(ring)
-	q.posted = make([]posting, len(q.tokens))
-	q.mask = uint32(len(q.tokens) - 1)
-	if q.sends = q == &v.send; !q.sends {
-		q.which = RecvQueue
-	}
-	if k := v.n.options.SampleLatency; q.sends && k > 0 {
-		q.sampler = &latencySampler{mask: 1<<k - 1}
-	}
-	if cq == nil {
-		q.vec = v.n.pickVector()
-	} else {
-		q.notes = make([]note, len(q.tokens))
-	}
-	q.closedAs = v.n.error("use "+side+" queue", descriptors.ErrClosed)
 }
 
 // VI returns the VI with a number, such as that of an event or of a completion; nil
@@ -178,40 +50,147 @@ func (n *NIC) VI(number uint32) *VI {
 // Attributes of the VI, defaults filled in.
 func (v *VI) Attributes() VIAttributes { return *v.attributes.Load() }
 
-func (v *VI) refuse(yes bool) {
-	v.send.refuse(yes)
-	v.recv.refuse(yes)
-	for _, q := range []*workQueue{&v.send, &v.recv} {
-		q.mu.Lock()
-		q.hasten()
-		q.mu.Unlock()
+// Held gives access to a queue whose lock also guards the caller's state. PostHeld, DoneHeld and DoneBatchHeld
+// need the lock. It must not be held across anything that blocks.
+type Held struct {
+	*hotlock.Mutex
+	*workQueue
+}
+
+// Held returns the queues of the VI.
+func (v *VI) Held() (send, recv Held) {
+	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
+}
+
+// written reports whether d is a receive that an RDMA write of the peer has ended.
+func (v *VI) written(d *descriptors.Descriptor) bool {
+	a := v.Attributes()
+	return a.RDMAWrite && d.Length() <= a.MaxTransfer &&
+		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
+}
+
+// VIAttributes are given when a VI is created. The zero value is a reliable VI
+// with the defaults below.
+type VIAttributes struct {
+	// Reliability level; zero is ReliableDelivery. Must be the same at both ends
+	// of a connection.
+	Reliability datasheet.Reliability
+	// MaxTransfer is the largest message in bytes, 1 to the NIC's limit; zero is
+	// DefaultMaxTransfer. Must be the same at both ends.
+	MaxTransfer uint32
+	// Ptag that the VI's memory must have; nil is the NIC's default.
+	Ptag *Ptag
+	// RDMAWrite and RDMARead let the other end access memory through this VI: regions
+	// with its ptag that are registered with the same right. The other end learns it
+	// when it connects (Remote), and its NIC sends nothing that is not allowed.
+	RDMAWrite, RDMARead bool
+	// NeedReceives, of a reliable VI, breaks the connection when a message finds no
+	// receive, as VIA has it: EventReceiveQueueEmpty here, StatusRemoteDescriptor at the
+	// other end. Without it the other end's NIC keeps the message until there is one.
+	NeedReceives bool
+	// SendDepth and RecvDepth are the numbers of descriptors that the queues hold, 1 to the
+	// NIC's limit; zero is DefaultDepth. The NIC may round up.
+	SendDepth, RecvDepth int
+	// ReceiveQueue is one that several VIs share, from NIC.CreateReceiveQueue, in place of
+	// a receive queue of the VI's own, which VIA does not have. RecvDepth is not used
+	// then, and a nil Ptag is the queue's.
+	ReceiveQueue *ReceiveQueue
+	// EagerTokens makes the NIC hold what announces a message before it is posted, as eager
+	// memory has the message and its descriptor (SPEC.md 4.4), and NoRoom says what becomes of
+	// that if the NIC has no room. Attributes tells whether it does. SetAttributes leaves both.
+	// Not with Frames.
+	EagerTokens bool
+	NoRoom      NoRoom
+	// Frames makes an endpoint for raw Ethernet frames instead of a VI, which VIA
+	// does not have. It is open at once and cannot be connected; each send is one
+	// frame, from its destination address on and without the check sequence, and
+	// each receive takes one. Reliability is Unreliable, and MaxTransfer the
+	// largest frame; zero is the NIC's MTU. The oldest such endpoint takes the frames that come
+	// for this station or a group, unless a control program names another (SPEC.md 8.9).
+	Frames Frames
+
+	shared bool // it is a receive queue that VIs share
+}
+
+// Frames says whether an endpoint sends and takes raw Ethernet frames, and which
+// ones. It never sees the frames of VIs.
+type Frames uint8
+
+const (
+	// NoFrames: it is a VI.
+	NoFrames Frames = iota
+	// StationFrames: those for this NIC or a group.
+	StationFrames
+	// AllFrames: those for others too.
+	AllFrames
+)
+
+// Defaults of VIAttributes.
+const (
+	// DefaultMaxTransfer in bytes must be handled by every NIC of VIA, so that any
+	// two ends agree on it.
+	DefaultMaxTransfer = 32 << 10
+	// DefaultDepth is the number of descriptors a work queue holds if nothing else
+	// is said.
+	DefaultDepth = 64
+)
+
+func (a *VIAttributes) kind() datasheet.Kind {
+	switch {
+	case a.shared:
+		return datasheet.KindReceiveQueue
+	case a.Frames != NoFrames:
+		return datasheet.KindFrame
 	}
+	return datasheet.KindVI
 }
 
-func (v *VI) close() {
-	v.send.close()
-	v.recv.close()
-}
-
-func (v *VI) forget() {
-	v.send.cq.forget(&v.send)
-	v.recv.cq.forget(&v.recv)
-	if q := v.source(); q != nil {
-		q.cq.forget(nil) // it finds the VIs of all completions, before v has its number no more
+// options are those of the attributes that are bits.
+func (a *VIAttributes) options() (o datasheet.EndpointOptions) {
+	for _, option := range []struct {
+		is  bool
+		bit datasheet.EndpointOptions
+	}{{a.Frames == AllFrames, datasheet.EndpointPromiscuous}, {a.NeedReceives, datasheet.EndpointBreaks},
+		{a.ReceiveQueue != nil, datasheet.EndpointShares}, {a.EagerTokens, datasheet.EndpointEager}} {
+		if option.is {
+			o |= option.bit
+		}
 	}
+	return o
 }
 
-func (v *VI) free() error {
-	v.n.detach(v.send.cq, v.Attributes().SendDepth)
-	v.n.detach(v.recv.cq, v.Attributes().RecvDepth)
-	v.Attributes().Ptag.leave()
-	v.Attributes().ReceiveQueue.leave()
-	return v.n.freeDMA(v.rings)
+// ReceiveQueue is a receive queue that several VIs share: whichever gets a message takes
+// the next receive. VIA does not have it. Its receives complete to its CQ, which gives out
+// VI and descriptor (Completion). They complete in the order of their messages on each VI,
+// and in any order between VIs.
+type ReceiveQueue struct {
+	v *VI // the NIC has it as an endpoint that is never connected
 }
 
-func (v *VI) holds(handle uint32) bool { return v.send.holds(handle) || v.recv.holds(handle) }
+// source is the receive queue that v shares, nil if it has one of its own.
+func (v *VI) source() *workQueue {
+	if from := v.attributes.Load().ReceiveQueue; from != nil {
+		return &from.v.recv
+	}
+	return nil
+}
 
-func (v *VI) lose(address uint64) {
-	v.send.lose(address)
-	v.recv.lose(address)
+// Ptag that the queue's descriptors have.
+func (q *ReceiveQueue) Ptag() *Ptag { return q.v.Attributes().Ptag }
+
+// use counts one more VI that shares q, which may be nil, and leave undoes it.
+func (q *ReceiveQueue) use(n *NIC) error {
+	if q == nil {
+		return nil
+	}
+	if err := q.v.leaving.use(n); err != nil {
+		return fmt.Errorf("receive queue: %w", err)
+	}
+	return nil
+}
+
+func (q *ReceiveQueue) leave() {
+	if q != nil {
+		q.v.leaving.leave(q.v.n)
+	}
 }

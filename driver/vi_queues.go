@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -82,21 +81,6 @@ func (v *VI) NotifySend(f func(*descriptors.Descriptor, error)) error { return v
 // NotifyRecv is NotifySend for the receive queue.
 func (v *VI) NotifyRecv(f func(*descriptors.Descriptor, error)) error { return v.recv.notify(f) }
 
-func (q *workQueue) notify(f func(*descriptors.Descriptor, error)) error {
-	v := q.vi
-	return v.look(q.n.background, "notify of "+q.side, func() error {
-		switch {
-		case f == nil:
-			return hinted(fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
-		case q == &v.recv && v.source() != nil:
-			return q.closedAs
-		case q.cq != nil:
-			return hinted(descriptors.ErrInvalidState, "the queue has a completion queue: ask that for a notice")
-		}
-		return q.notices.add(q.n, f, func(w *waiter) (*descriptors.Descriptor, error) { return q.wait(w, true) })
-	})
-}
-
 // SendWait waits until the oldest descriptor of the send queue has completed, or ctx
 // ends, and takes it back as SendDone does. It fails with ErrInvalidState if the queue has a CQ: wait for that
 // instead.
@@ -109,16 +93,54 @@ func (v *VI) RecvWait(ctx context.Context) (*descriptors.Descriptor, error) {
 	return v.recv.await(ctx)
 }
 
-func (q *workQueue) await(ctx context.Context) (*descriptors.Descriptor, error) {
-	if ctx == nil {
-		return nil, q.n.noContext("wait for " + q.side)
-	}
-	if q.cq != nil {
-		return nil, q.n.refuse("wait for "+q.side, descriptors.ErrInvalidState, "the queue has a completion queue: wait there")
-	}
-	return q.wait(&waiter{n: q.n, ctx: ctx, done: q.n.done}, false)
-}
-
 // Queued returns how many descriptors are posted and not taken back; zero once
 // the VI is closed.
 func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued() }
+
+// VIStats has the counters of a VI since it was made. The counters of receives are zero if the
+// VI shares a receive queue: the Stats of that queue have them.
+type VIStats struct {
+	SendsPosted       uint64 `json:"sends_posted" help:"Sends that were posted." unit:"descriptors"`
+	SendsCompleted    uint64 `json:"sends_completed" help:"Sends that have completed and were taken back." unit:"descriptors"`
+	SendsFailed       uint64 `json:"sends_failed" help:"Sends that have completed in error." unit:"descriptors"`
+	ReceivesPosted    uint64 `json:"receives_posted" help:"Receives that were posted." unit:"descriptors"`
+	ReceivesCompleted uint64 `json:"receives_completed" help:"Receives that have completed and were taken back." unit:"descriptors"`
+	ReceivesFailed    uint64 `json:"receives_failed" help:"Receives that have completed in error." unit:"descriptors"`
+}
+
+// Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
+// the VI or its NIC is closed.
+func (v *VI) Stats() (s VIStats, err error) {
+	err = v.n.doAny(v.n.background, "read counters of VI", func() error {
+		return v.leaving.unless(v.n, func() error {
+			s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()
+			s.ReceivesPosted, s.ReceivesCompleted, s.ReceivesFailed = v.recv.counts()
+			return nil
+		})
+	})
+	return s, err
+}
+
+// CQStats has the counters of a completion queue since it was made.
+type CQStats struct {
+	Entries  uint64 `json:"entries" help:"Completion entries that were read." unit:"entries"`
+	Capacity uint64 `json:"capacity" help:"Completion entries that the queue has room for." unit:"entries" kind:"gauge"`
+	Promised uint64 `json:"promised" help:"Completion entries that the attached work queues may need." unit:"entries" kind:"gauge"`
+}
+
+// Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
+// the CQ or its NIC is closed.
+func (c *CQ) Stats() (s CQStats, err error) {
+	err = c.n.doAny(c.n.background, "read counters of CQ", func() error {
+		return c.leaving.unless(c.n, func() error {
+			c.mu.Lock()
+			s.Entries = c.read
+			c.mu.Unlock()
+			c.n.mu.Lock()
+			defer c.n.mu.Unlock()
+			s.Capacity, s.Promised = uint64(c.entries), uint64(c.promised)
+			return nil
+		})
+	})
+	return s, err
+}

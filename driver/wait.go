@@ -121,7 +121,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 	if a != nil && v != nil && w.armed == nil {
 		// Completions between the last look and this do not go unseen: the
 		// device raises the interrupt at once, and the caller looks again.
-		w.armed = v.interrupted(w.n)
+		w.armed = v.interrupted(&w.n.goroutines)
 		return a.arm(w.ctx)
 	}
 	if w.n.waker != nil && w.idle == nil {
@@ -185,4 +185,59 @@ func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
 	}
 	w.timer.Stop()
 	return nil
+}
+
+// pace says what a waiter does between two looks.
+type pace uint8
+
+const (
+	spinning pace = iota
+	yielding
+	sleeping
+)
+
+// looksPerTime is the number of looks of a waiter that spins for a time between two looks at the
+// clock.
+const looksPerTime = 16
+
+// keepPace changes the pace if its time is over, or the number of looks if there is none, and returns it.
+func (w *waiter) keepPace(o *Waiting) pace {
+	for w.pace < sleeping {
+		limit, looks := o.Spin, spins
+		if w.pace == yielding {
+			limit, looks = o.Yield, yields
+		}
+		n := w.round - w.since
+		switch {
+		case limit <= 0:
+		case n == 1:
+			w.began = time.Now()
+		case n%looksPerTime == 0:
+			w.past = time.Since(w.began)
+		}
+		if limit == 0 && n <= looks || w.past < limit {
+			return w.pace
+		}
+		w.pace, w.since, w.past = w.pace+1, w.round-1, 0
+	}
+	if o.Sleep < 0 {
+		return yielding
+	}
+	return sleeping
+}
+
+// waitUntil waits until ready says so, or early does, which may be nil.
+func (n *NIC) waitUntil(ctx context.Context, op string, early *Signal, a armer, v *vector, ready func() (bool, error)) error {
+	if ctx == nil {
+		return n.noContext(op)
+	}
+	w := waiter{n: n, ctx: ctx, done: n.done}
+	for {
+		if there, err := ready(); there || early.Clear() {
+			return err
+		}
+		if err := w.pause(a, v, early.C()); err != nil {
+			return n.error(op, err)
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -16,25 +18,11 @@ import (
 // of polling; one that is refused does not.
 func TestPostsWake(t *testing.T) {
 	var now atomic.Int64
-	d, y, err := emulator.Pair(emulator.PairOptions{Clock: func() time.Duration { return time.Duration(now.Load()) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer y.Close()
+	d, _ := devices(t, emulator.PairOptions{Clock: func() time.Duration { return time.Duration(now.Load()) }})
 	ctx := contextFor(t)
-	n, err := driver.New(ctx, d, driver.Options{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := n.Alloc(ctx, 4096, driver.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := open(t, d, driver.Options{})
+	v := must.Get(n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil))(t)
+	m := must.Get(n.Alloc(ctx, 4096, driver.MemoryAttributes{}))(t)
 	asleep := func() <-chan struct{} {
 		now.Add(int64(time.Second)) // posts wake some hundred times a second at most
 		return d.Idle()
@@ -68,9 +56,7 @@ func TestPostsWake(t *testing.T) {
 		}
 	}
 	over := asleep()
-	if err := v.PostRecv(nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
-		t.Error(err)
-	}
+	should.Fail(t, v.PostRecv(nil), descriptors.ErrInvalidParameter)
 	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(n, err)
 	}

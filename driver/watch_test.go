@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -21,7 +23,7 @@ type alerting struct {
 
 func (a alerting) Alerts() <-chan error { return a.alerts }
 
-// TestAlerts has the back end take the device away, or say that it has failed,
+// TestAlerts makes the back end take the device away, or say that it has failed,
 // while somebody waits.
 func TestAlerts(t *testing.T) {
 	broken := errors.New("uncorrectable error")
@@ -34,16 +36,9 @@ func TestAlerts(t *testing.T) {
 		{"failed, with the cause", broken, broken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			da, db, err := emulator.Pair(emulator.PairOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
+			da, _ := devices(t, emulator.PairOptions{})
 			d := alerting{da, make(chan error, 1)}
-			n, err := driver.New(contextFor(t), d, driver.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := open(t, d, driver.Options{})
 			told := make(chan datasheet.Event, 8)
 			n.OnEvent(func(e datasheet.Event) {
 				if e.Code != datasheet.EventLink {
@@ -58,21 +53,12 @@ func TestAlerts(t *testing.T) {
 			d.alerts <- c.alert
 			select {
 			case e := <-told:
-				if e.Code != datasheet.EventCatastrophic {
-					t.Errorf("the handler was told %+v", e)
-				}
+				should.Be(t, e.Code, datasheet.EventCatastrophic, "the handler was told %+v", e)
 			case <-time.After(timeout):
 				t.Error("the handler was not told")
 			}
-			if err := <-waited; !errors.Is(err, c.want) {
-				t.Errorf("the wait ended with %v, want %v", err, c.want)
-			}
-			if _, err := n.CreatePtag(contextFor(t)); !errors.Is(err, c.want) {
-				t.Errorf("a command: %v", err)
-			}
-			if err := n.Close(); err != nil {
-				t.Error(err)
-			}
+			should.Fail(t, <-waited, c.want, "the wait ended")
+			should.Refuse(n.CreatePtag(contextFor(t)))(t, c.want, "a command")
 		})
 	}
 }
@@ -81,24 +67,10 @@ func TestAlerts(t *testing.T) {
 // steps it itself finds what it has posted done, as ever.
 func TestLookDisturbsNobody(t *testing.T) {
 	checkLeaks(t)
-	a, b, err := emulator.Pair(emulator.PairOptions{Doorbells: emulator.DoorbellsMapped}) // posts alone do nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	n, err := driver.New(contextFor(t), a, driver.Options{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	m, err := n.Alloc(contextFor(t), 4096, driver.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, _ := devices(t, emulator.PairOptions{Doorbells: emulator.DoorbellsMapped}) // posts alone do nothing
+	n := open(t, a, driver.Options{})
+	m := must.Get(n.Alloc(contextFor(t), 4096, driver.MemoryAttributes{}))(t)
+	v := must.Get(n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil))(t)
 	d := descriptor(t, m, 0, 8)
 	for a.Poll() { // what setting it up has left to do
 	}
@@ -111,9 +83,7 @@ func TestLookDisturbsNobody(t *testing.T) {
 				close(looking)
 			}
 			for _, register := range []uint64{datasheet.RegStatus, datasheet.RegResetCount} {
-				if err := a.ReadRegion(vfio.RegionBAR0, datasheet.HealthOffset+register, word[:]); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, a.ReadRegion(vfio.RegionBAR0, datasheet.HealthOffset+register, word[:]))
 			}
 			select {
 			case <-stop:
@@ -158,18 +128,8 @@ func (v vanishing) UnmapDMA(iova, size uint64) error {
 // is nothing that it could fail to give back.
 func TestCloseOfDeviceJustGone(t *testing.T) {
 	checkLeaks(t)
-	a, b, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	n, err := driver.New(contextFor(t), vanishing{a}, driver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
+	a, _ := devices(t, emulator.PairOptions{})
+	open(t, vanishing{a}, driver.Options{})
 }
 
 // unguarded is a device that says that no IOMMU guards it.
@@ -187,19 +147,11 @@ func (unguarded) PhysicalAddress(m *vfio.Memory) (uint64, error) {
 
 // TestUnguarded: without an IOMMU memory comes from huge pages, or not at all.
 func TestUnguarded(t *testing.T) {
-	a, b, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	a, _ := devices(t, emulator.PairOptions{})
 	n, err := driver.New(contextFor(t), unguarded{a}, driver.Options{})
 	if err == nil {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, n.Close())
 		return
 	}
-	if !errors.Is(err, vfio.ErrNoDMAMemory) {
-		t.Error(err)
-	}
+	should.Fail(t, err, vfio.ErrNoDMAMemory)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -45,10 +47,7 @@ func (w *busyWire) Receive() []byte {
 // TestConfigurationWhileBusy: configuration space, regions and interrupts are told at once
 // while the engine is in a step and a change of mappings waits for it.
 func TestConfigurationWhileBusy(t *testing.T) {
-	m, err := wire.NewLoopback(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(wire.NewLoopback(wire.MemoryOptions{}))(t)
 	w := &busyWire{Memory: m}
 	d := newDevice(t, func(o *emulator.Options) { o.Wire, o.Thread = w, true })
 	powerUp(t, d)
@@ -78,16 +77,12 @@ func TestConfigurationWhileBusy(t *testing.T) {
 			defer cancel()
 			select {
 			case v := <-told:
-				if v != commandMemory|commandBusMaster {
-					t.Errorf("command register %#x", v)
-				}
+				should.Be(t, v, commandMemory|commandBusMaster, "command register")
 			case <-ctx.Done():
 				t.Error("nothing is told while the engine is busy")
 			}
 			w.release()
-			if err := <-changed; err != nil {
-				t.Error(err)
-			}
+			should.OK(t, <-changed)
 		})
 	}
 }

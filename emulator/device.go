@@ -129,7 +129,9 @@ func New(o Options) (_ *Device, err error) {
 		return nil, d.fail(op, err)
 	}
 	d.processor = d.newProcessor()
-	d.engine.MapSRAM(d.sram.bytes, d.processor.Used())
+	if err := d.engine.MapSRAM(d.sram.bytes, d.processor.Used()); err != nil {
+		return nil, d.fail(op, err)
+	}
 	d.dma = d.configuredDMA()
 	d.tellMinimum()
 	if d.mapped {
@@ -178,7 +180,6 @@ func (d *Device) start(o Options) error {
 	return err
 }
 
-// Info is described at vfio.Device.
 func (d *Device) Info() vfio.Info {
 	return vfio.Info{Address: d.name, Backend: "emulator", Resettable: true, Regions: regionIndexes, IRQs: irqIndexes}
 }
@@ -186,7 +187,6 @@ func (d *Device) Info() vfio.Info {
 // MAC returns the address of the station.
 func (d *Device) MAC() datasheet.MAC { return d.engine.MAC }
 
-// Polled is described at vfio.InProcess.
 func (d *Device) Polled() bool { return !d.thread }
 
 // Poll steps the engine once, and the engine at the other end of the wire if it
@@ -237,10 +237,8 @@ func (d *Device) Wake() {
 // held.
 type host struct{ d *Device }
 
-// Interrupt is described at engine.Host.
 func (h host) Interrupt(vector uint16) { h.d.msix.raise(vector) }
 
-// AdminEntry is described at engine.Host.
 func (h host) AdminEntry(e *datasheet.AdminEntry) { h.d.admin.entry(e) }
 
 // WireBroke returns the last error of the device's port of a switch, see wire.Broke.

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -31,15 +34,11 @@ func operateForEver(t *testing.T, nic *via.NIC, read bool) {
 	ctx := conform.Context(t)
 	e := conform.NewEnd(t, nic, conform.Setup{Memory: writtenSize, Segments: 2,
 		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize}})
-	conform.OK(t, e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, 12)))
+	must.OK(t, e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, 12)))
 	to := via.Address{Discriminator: "written"}
 	to.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a}
-	if _, err := conform.Request(ctx, e.VI, to); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.VI.RecvWait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conform.Request(ctx, e.VI, to))(t)
+	must.Get(e.VI.RecvWait(ctx))(t)
 	address, handle := binary.LittleEndian.Uint64(e.Memory.Bytes()), binary.LittleEndian.Uint32(e.Memory.Bytes()[8:])
 	for {
 		d := e.Prepare(t, e.Send[0], 0, writtenSize)
@@ -47,19 +46,16 @@ func operateForEver(t *testing.T, nic *via.NIC, read bool) {
 		if read {
 			set = d.SetRDMARead
 		}
-		conform.OK(t, set(address, handle))
-		if err := e.VI.PostSend(d); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.VI.SendWait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, set(address, handle))
+		must.OK(t, e.VI.PostSend(d))
+		must.Get(e.VI.SendWait(ctx))(t)
 	}
 }
 
 // TestWriterKilled: a peer that is killed at any time within writes, or reads, leaves memory that can be taken
 // back soon, and stays as it is then.
 func TestWriterKilled(t *testing.T) {
+	leaktest.Parallel(t)
 	for _, child := range []string{writerChild, readerChild} {
 		if path := os.Getenv(child); path != "" {
 			operateForEver(t, conform.OpenNIC(t, "emu:?share=write&wire=shm:"+path, via.Options{}), child == readerChild)
@@ -78,35 +74,35 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 	o.Path, o.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
 	s := newSharer(t, o, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
 	self, err := os.Executable()
-	conform.OK(t, err)
+	must.OK(t, err)
 	ctx := conform.Context(t)
 	cmd := exec.CommandContext(ctx, self, "-test.run=^TestWriterKilled$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), child+"="+o.Path)
-	conform.OK(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	defer func() { _ = cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
 
 	rights := via.MemoryAttributes{RDMAWrite: true, RDMARead: true}
 	whole, err := s.nic.Alloc(ctx, writtenSize, rights)
-	conform.OK(t, err)
+	must.OK(t, err)
 	target, err := s.nic.Register(ctx, whole.Bytes(), rights)
-	conform.OK(t, err)
+	must.OK(t, err)
 	e := conform.NewEnd(t, s.nic, conform.Setup{Memory: 4096,
 		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize, RDMAWrite: true, RDMARead: true}})
 	c, err := s.nic.ConnectWait(ctx, "written")
-	conform.OK(t, err)
+	must.OK(t, err)
 	_, err = c.Accept(ctx, e.VI)
-	conform.OK(t, err)
+	must.OK(t, err)
 	binary.LittleEndian.PutUint64(e.Memory.Bytes(), target.Address())
 	binary.LittleEndian.PutUint32(e.Memory.Bytes()[8:], target.Handle())
-	conform.OK(t, e.VI.PostSend(e.Prepare(t, e.Send[0], 0, 12)))
+	must.OK(t, e.VI.PostSend(e.Prepare(t, e.Send[0], 0, 12)))
 	_, err = e.VI.SendWait(ctx)
-	conform.OK(t, err)
+	must.OK(t, err)
 
 	b := whole.Bytes()
 	received := func() uint64 {
 		stats, err := s.nic.Stats()
-		conform.OK(t, err)
+		must.OK(t, err)
 		return stats.FramesReceived
 	}
 	for end := time.Now().Add(timeout); ; s.nic.Poll() {
@@ -121,8 +117,8 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 		}
 	}
 	time.Sleep(after)
-	conform.OK(t, cmd.Process.Kill())
-	conform.OK(t, target.Close(ctx))
+	must.OK(t, cmd.Process.Kill())
+	must.OK(t, target.Close(ctx))
 	fill(b, 9)
 	want := bytes.Clone(b)
 	_ = cmd.Wait()
@@ -131,8 +127,6 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 			t.Fatal("the death of the writer is not noticed")
 		}
 	}
-	if !bytes.Equal(b, want) {
-		t.Error("memory was written after it had been taken back")
-	}
-	conform.OK(t, s.nic.Close())
+	should.Same(t, b, want, "memory was written after it had been taken back")
+	must.OK(t, s.nic.Close())
 }

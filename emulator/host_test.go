@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -35,9 +36,7 @@ func newAdminHost(t testing.TB, d vfio.Device) *adminHost {
 	// Before the memory goes.
 	t.Cleanup(func() { closeDevice(t, d) })
 	powerUp(t, d)
-	if err := d.MapDMA(h.mem, hostBase, vfio.DMARead|vfio.DMAWrite); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.MapDMA(h.mem, hostBase, vfio.DMARead|vfio.DMAWrite))
 	h.enable(datasheet.NoVector)
 	return h
 }
@@ -53,9 +52,7 @@ func (h *adminHost) enable(vector uint16) {
 	} {
 		h.write(w.reg, w.v)
 	}
-	if s := h.read(datasheet.RegAdminStatus); s != datasheet.AdminEnabled {
-		h.t.Fatalf("admin status %#x after enable", s)
-	}
+	must.Be(h.t, h.read(datasheet.RegAdminStatus), datasheet.AdminEnabled, "admin status after enable")
 }
 
 func (h *adminHost) read(reg uint32) uint32 {
@@ -111,9 +108,7 @@ func (h *adminHost) wait(id uint16) datasheet.AdminEntry {
 	h.t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if e, ok := h.next(); ok && e.Kind == datasheet.EntryReply {
-			if e.ID != id {
-				h.t.Fatalf("reply to command %d, want %d", e.ID, id)
-			}
+			must.Be(h.t, e.ID, id, "reply to command")
 			return e
 		}
 		h.poll()
@@ -126,9 +121,7 @@ func (h *adminHost) wait(id uint16) datasheet.AdminEntry {
 func (h *adminHost) do(c datasheet.Command) datasheet.AdminEntry {
 	h.t.Helper()
 	e := h.wait(h.post(c))
-	if e.Result != datasheet.ResultSuccess {
-		h.t.Fatalf("%v: %v, field %d", c.Opcode, e.Result, e.Field)
-	}
+	must.Be(h.t, e.Result, datasheet.ResultSuccess, "%v: field %d", c.Opcode, e.Field)
 	return e
 }
 

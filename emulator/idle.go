@@ -31,7 +31,7 @@ func (d *Device) Idle() <-chan struct{} {
 	if d.thread {
 		return nil
 	}
-	d.engine.Rest()
+	d.engine.BeforeIdle()
 	if d.engine.Moving() {
 		return nil
 	}

@@ -36,7 +36,6 @@ func (u *iommu) search(iova uint64) int {
 	return i
 }
 
-// Window is described at engine.Memory.
 func (u *iommu) Window(iova, n uint64, write bool) ([]byte, error) {
 	if !u.master {
 		return nil, errBusMasterOff
@@ -69,7 +68,6 @@ func (u *iommu) Window(iova, n uint64, write bool) ([]byte, error) {
 	return w[:len(w):len(w)], nil
 }
 
-// Generation is described at engine.Memory.
 func (u *iommu) Generation() uint64 { return u.generation }
 
 // add maps mem at iova, unless something is mapped there.

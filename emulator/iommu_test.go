@@ -6,6 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -13,10 +15,7 @@ const testPage = 4096
 
 func testMemory(t testing.TB, pages int) []byte {
 	t.Helper()
-	m, err := vfio.AllocMemory(uint64(pages)*testPage, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(vfio.AllocMemory(uint64(pages)*testPage, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	t.Cleanup(func() { m.Close() })
 	return m.Bytes()
 }
@@ -37,9 +36,7 @@ func TestWindow(t *testing.T) {
 		{3, 0x20000, vfio.DMARead},
 		{4, 0x21000, vfio.DMAWrite},
 	} {
-		if err := u.add(mem[m.page*testPage:(m.page+1)*testPage:(m.page+1)*testPage], m.iova, m.flags); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, u.add(mem[m.page*testPage:(m.page+1)*testPage:(m.page+1)*testPage], m.iova, m.flags))
 	}
 	tests := []struct {
 		name    string
@@ -76,40 +73,7 @@ func TestWindow(t *testing.T) {
 		}
 	}
 	u.setMaster(false)
-	if _, err := u.Window(0x10000, 1, false); !errors.Is(err, errBusMasterOff) {
-		t.Errorf("bus mastering off: error %v", err)
-	}
-}
-
-func TestGenerationChanges(t *testing.T) {
-	mem := testMemory(t, 1)
-	u := iommu{}
-	last := u.Generation()
-	changed := func(what string, want bool) {
-		t.Helper()
-		if now := u.Generation(); (now != last) != want {
-			t.Errorf("%s: generation went from %d to %d", what, last, now)
-		}
-		last = u.Generation()
-	}
-	u.setMaster(true)
-	changed("bus mastering on", true)
-	u.setMaster(true)
-	changed("bus mastering on again", false)
-	if err := u.add(mem, testPage, vfio.DMARead); err != nil {
-		t.Fatal(err)
-	}
-	changed("add", true)
-	if err := u.remove(2*testPage, testPage); !errors.Is(err, vfio.ErrNotMapped) {
-		t.Error(err)
-	}
-	changed("remove of nothing", false)
-	if err := u.remove(testPage, testPage); err != nil {
-		t.Error(err)
-	}
-	changed("remove", true)
-	u.clear()
-	changed("clear", true)
+	should.Refuse(u.Window(0x10000, 1, false))(t, errBusMasterOff, "bus mastering off: error")
 }
 
 // TestIOMMUIsAMap compares the IOMMU with a map from pages to pages.
@@ -129,10 +93,10 @@ func TestIOMMUIsAMap(t *testing.T) {
 					_, ok := model[at+i]
 					taken = taken || ok
 				}
+				was := u.Generation()
 				err := u.add(mem[from*testPage:(from+n)*testPage], at*testPage, vfio.DMARead)
-				if taken != errors.Is(err, vfio.ErrIOVAInUse) {
-					t.Fatalf("error %v", err)
-				}
+				must.Be(t, (u.Generation() == was), taken, "the generation does not tell of the change")
+				must.Be(t, taken, errors.Is(err, vfio.ErrIOVAInUse), "error %v", err)
 				if !taken {
 					starts[at] = uint64(n)
 					for i := range n {
@@ -142,7 +106,9 @@ func TestIOMMUIsAMap(t *testing.T) {
 			},
 			"unmap": func(t *rapid.T) {
 				at, n := rapid.Uint64Range(1, 20).Draw(t, "at"), rapid.Uint64Range(1, 4).Draw(t, "pages")
+				was := u.Generation()
 				err := u.remove(at*testPage, n*testPage)
+				must.Be(t, (u.Generation() == was), err != nil, "the generation does not tell of the change")
 				if exact := starts[at] == n; exact != (err == nil) {
 					t.Fatalf("error %v", err)
 				} else if exact {
@@ -168,13 +134,9 @@ func TestIOMMUIsAMap(t *testing.T) {
 func TestWindowAllocatesNothing(t *testing.T) {
 	mem := testMemory(t, 2)
 	u := iommu{master: true}
-	if err := u.add(mem, testPage, vfio.DMARead); err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(100, func() {
+	must.OK(t, u.add(mem, testPage, vfio.DMARead))
+	should.Be(t, testing.AllocsPerRun(100, func() {
 		_, _ = u.Window(testPage, 2*testPage, false)
 		_, _ = u.Window(0, 1, false)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	}), 0, "allocations")
 }

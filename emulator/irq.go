@@ -50,7 +50,6 @@ func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	return d.connect(index, start, len(eventfds), func() ([]trigger, error) { return newTriggers(eventfds) })
 }
 
-// Notify is described at vfio.InProcess.
 func (d *Device) Notify(index, start int, calls []func()) error {
 	return d.connect(index, start, len(calls), func() ([]trigger, error) { return newCalls(calls), nil })
 }
@@ -90,7 +89,6 @@ func (d *Device) event(index int) *event {
 	return nil
 }
 
-// DisableIRQs is described at vfio.Device.
 func (d *Device) DisableIRQs(index int) error {
 	return d.locked("disconnect interrupts", func() error {
 		if index == vfio.IRQMSIX {

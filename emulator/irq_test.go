@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -17,17 +20,12 @@ import (
 func TestIRQInfo(t *testing.T) {
 	d := newDevice(t, nil)
 	for index, count := range []int{0, 0, 16, 1, 1} {
-		info, err := d.IRQ(index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(d.IRQ(index))(t)
 		flags := vfio.IRQEventfd
 		if count == 0 {
 			flags = 0
 		}
-		if info != (vfio.IRQInfo{Index: index, Count: count, Flags: flags}) {
-			t.Errorf("%+v", info)
-		}
+		should.Be(t, info, vfio.IRQInfo{Index: index, Count: count, Flags: flags})
 	}
 	for _, index := range []int{-1, 5} {
 		_, err := d.IRQ(index)
@@ -41,20 +39,16 @@ func TestSetIRQsRefuses(t *testing.T) {
 	checkFiles(t)
 	d := newDevice(t, nil)
 	fd := newEventfd(t).FD()
-	for _, a := range []struct {
-		index, start int
-		fds          []int
-	}{
-		{vfio.IRQMSIX, -1, []int{fd}}, {vfio.IRQMSIX, 16, []int{fd}}, {vfio.IRQMSIX, 15, []int{fd, fd}},
-		{vfio.IRQMSIX, 17, nil}, {vfio.IRQMSI, 0, []int{fd}}, {vfio.IRQINTx, 0, []int{fd}}, {vfio.IRQReq, 0, []int{fd, fd}},
+	for _, a := range []struct{ index, start, n int }{
+		{vfio.IRQMSIX, -1, 1}, {vfio.IRQMSIX, 16, 1}, {vfio.IRQMSIX, 15, 2}, {vfio.IRQMSIX, 17, 0},
+		{vfio.IRQMSI, 0, 1}, {vfio.IRQINTx, 0, 1}, {vfio.IRQReq, 0, 2}, {5, 0, 1},
 	} {
-		wantError(t, "SetIRQs", d.SetIRQs(a.index, a.start, a.fds), vfio.ErrNoSuchIRQ)
+		wantError(t, "SetIRQs", d.SetIRQs(a.index, a.start, []int{fd, fd}[:a.n]), vfio.ErrNoSuchIRQ)
+		f := func() { t.Error("called") }
+		wantError(t, "Notify", d.Notify(a.index, a.start, []func(){f, f}[:a.n]), vfio.ErrNoSuchIRQ)
 	}
 	wantError(t, "a descriptor that is not open", d.SetIRQs(vfio.IRQMSIX, 0, []int{fd, 1 << 20}), unix.EBADF)
-	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "file")))(t)
 	defer f.Close()
 	if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{fd, int(f.Fd())}); err == nil {
 		t.Error("a file was taken for an eventfd")
@@ -71,32 +65,57 @@ func TestSetIRQsRefuses(t *testing.T) {
 // raises it.
 type raising struct {
 	*adminHost
-	fd *vfio.Eventfd
+	fd    *vfio.Eventfd
+	calls *atomic.Int32 // of the function that is in the eventfd's place, if one is
 }
 
 const raisedVector = 2
 
-func newRaising(t *testing.T, change func(o *emulator.Options)) raising {
-	d := newDevice(t, change)
-	r := raising{newAdminHost(t, d), newEventfd(t)}
+func newRaising(t *testing.T, function bool) raising {
+	r := raising{newAdminHost(t, newDevice(t, nil)), newEventfd(t), nil}
+	if function {
+		r.calls = new(atomic.Int32)
+	}
 	r.write(datasheet.RegAdminControl, 0)
 	r.enable(raisedVector)
-	r.connect(r.fd.FD())
+	r.connect(true)
 	return r
 }
 
-func (r raising) connect(fd int) {
+// connect connects the vector to the eventfd or the function, or to nothing.
+func (r raising) connect(on bool) {
 	r.t.Helper()
-	if err := r.d.SetIRQs(vfio.IRQMSIX, raisedVector, []int{fd}); err != nil {
-		r.t.Fatal(err)
+	var err error
+	switch {
+	case r.calls == nil && on:
+		r.connectTo(r.fd.FD())
+	case r.calls == nil:
+		r.connectTo(-1)
+	case on:
+		err = r.d.(vfio.InProcess).Notify(vfio.IRQMSIX, raisedVector, []func(){func() { r.calls.Add(1) }})
+	default:
+		err = r.d.(vfio.InProcess).Notify(vfio.IRQMSIX, raisedVector, []func(){nil})
 	}
+	must.OK(r.t, err)
+}
+
+func (r raising) connectTo(fd int) {
+	r.t.Helper()
+	must.OK(r.t, r.d.SetIRQs(vfio.IRQMSIX, raisedVector, []int{fd}))
 }
 
 func (r raising) want(what string, want bool) {
 	r.t.Helper()
-	if got := signalled(r.fd); got != want {
-		r.t.Errorf("%s: signalled %v, want %v", what, got, want)
+	got := false
+	if r.calls != nil {
+		n := r.calls.Swap(0)
+		if got = n != 0; n > 1 {
+			r.t.Errorf("%s: %d calls", what, n)
+		}
+	} else {
+		got = signalled(r.fd)
 	}
+	should.Be(r.t, got, want, "%s: signalled", what)
 }
 
 // pending reads the vector's pending bit.
@@ -108,57 +127,64 @@ func (r raising) mask(v uint32) {
 	write32(r.t, r.d, datasheet.MSIXTableOffset+raisedVector*16+12, v)
 }
 
+// TestInterrupts: an eventfd or a function in its place is signalled once for each interrupt.
 func TestInterrupts(t *testing.T) {
-	checkFiles(t)
-	r := newRaising(t, nil)
-	before := counter(t, r.d, datasheet.CounterInterrupts)
-	r.nop()
-	r.want("connected", true)
-	r.want("nothing new", false)
-	if n := counter(t, r.d, datasheet.CounterInterrupts) - before; n != 1 {
-		t.Errorf("%d interrupts counted", n)
-	}
+	for name, function := range map[string]bool{"eventfd": false, "function": true} {
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t)
+			r := newRaising(t, function)
+			before := counter(t, r.d, datasheet.CounterInterrupts)
+			r.nop()
+			r.want("connected", true)
+			r.want("nothing new", false)
+			should.Be(t, counter(t, r.d, datasheet.CounterInterrupts)-before, 1, "interrupts counted")
 
-	r.mask(0xffffffff)
-	if v := read32(t, r.d, datasheet.MSIXTableOffset+raisedVector*16+12); v != 1 {
-		t.Errorf("vector control is %#x: only the mask bit is there", v)
-	}
-	r.nop()
-	r.want("vector masked", false)
-	if !r.pending() {
-		t.Error("no pending bit")
-	}
-	r.mask(0)
-	r.want("vector unmasked", true)
-	if r.pending() {
-		t.Error("the pending bit stays")
-	}
+			r.mask(0xffffffff)
+			should.Be(t, read32(t, r.d, datasheet.MSIXTableOffset+raisedVector*16+12), 1, "vector control is: only the mask bit is there")
+			r.nop()
+			r.want("vector masked", false)
+			if !r.pending() {
+				t.Error("no pending bit")
+			}
+			r.mask(0)
+			r.want("vector unmasked", true)
+			if r.pending() {
+				t.Error("the pending bit stays")
+			}
 
-	writeConfig16(t, r.d, configMSIXControl, 0xc000)
-	r.nop()
-	r.want("function masked", false)
-	writeConfig16(t, r.d, configMSIXControl, 0x8000)
-	r.want("function unmasked", true)
+			writeConfig16(t, r.d, configMSIXControl, 0xc000)
+			r.nop()
+			r.want("function masked", false)
+			writeConfig16(t, r.d, configMSIXControl, 0x8000)
+			r.want("function unmasked", true)
 
-	r.connect(-1)
-	r.nop()
-	r.want("disconnected", false)
-	r.connect(r.fd.FD())
-	r.want("connected again: what happened meanwhile", true)
+			r.connect(false)
+			r.nop()
+			r.want("disconnected", false)
+			r.connect(true)
+			r.want("connected again: what happened meanwhile", true)
 
-	if err := r.d.DisableIRQs(vfio.IRQMSIX); err != nil {
-		t.Fatal(err)
+			must.OK(t, r.d.DisableIRQs(vfio.IRQMSIX))
+			if c := readConfig16(t, r.d, configMSIXControl); c&0x8000 != 0 {
+				t.Error("MSI-X is enabled after DisableIRQs")
+			}
+			r.nop()
+			r.connect(true)
+			r.want("what happened while MSI-X was off", false)
+		})
 	}
-	if c := readConfig16(t, r.d, configMSIXControl); c&0x8000 != 0 {
-		t.Error("MSI-X is enabled after DisableIRQs")
-	}
+	r := newRaising(t, true)
+	r.connectTo(r.fd.FD())
+	r.calls.Store(0) // the one that was pending
 	r.nop()
-	r.connect(r.fd.FD())
-	r.want("what happened while MSI-X was off", false)
+	r.want("a function that an eventfd has followed", false)
+	if !signalled(r.fd) {
+		t.Error("an eventfd that follows a function")
+	}
 }
 
 func TestInterruptsNeedBusMaster(t *testing.T) {
-	r := newRaising(t, nil)
+	r := newRaising(t, false)
 	r.mask(1)
 	r.nop()
 	writeConfig16(t, r.d, configCommand, commandMemory)
@@ -170,18 +196,13 @@ func TestInterruptsNeedBusMaster(t *testing.T) {
 
 // TestEventfdStaysOurs closes and replaces descriptors behind the device's back.
 func TestEventfdStaysOurs(t *testing.T) {
-	r := newRaising(t, nil)
-	dup, err := unix.FcntlInt(uintptr(r.fd.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.connect(dup)
-	if err := unix.Close(dup); err != nil {
-		t.Fatal(err)
-	}
+	r := newRaising(t, false)
+	dup := must.Get(unix.FcntlInt(uintptr(r.fd.FD()), unix.F_DUPFD_CLOEXEC, 0))(t)
+	r.connectTo(dup)
+	must.OK(t, unix.Close(dup))
 	r.nop()
 	r.want("the caller closed his descriptor", true)
-	r.connect(r.fd.FD())
+	r.connect(true)
 	if r.fd.Signal() != nil || !signalled(r.fd) {
 		t.Error("the device closed a descriptor of the caller")
 	}
@@ -189,16 +210,11 @@ func TestEventfdStaysOurs(t *testing.T) {
 
 // TestFullEventfd has a device signal an eventfd that can count no further.
 func TestFullEventfd(t *testing.T) {
-	r := newRaising(t, nil)
-	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newRaising(t, false)
+	full := must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 	defer unix.Close(full)
-	if _, err := unix.Write(full, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}); err != nil {
-		t.Fatal(err)
-	}
-	r.connect(full)
+	must.Get(unix.Write(full, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}))(t)
+	r.connectTo(full)
 	r.nop()
 	r.nop()
 }
@@ -213,31 +229,21 @@ func TestMSIXTable(t *testing.T) {
 		return e
 	}
 	for v := range uint64(16) {
-		if e := entry(v); e != [4]uint32{0, 0, 0, 1} {
-			t.Errorf("entry %d is %x after power-on: it must be masked", v, e)
-		}
+		should.Be(t, entry(v), [4]uint32{0, 0, 0, 1}, "entry %d is after power-on: it must be masked", v)
 	}
 	for i := range uint64(4) {
 		write32(t, d, datasheet.MSIXTableOffset+16*9+4*i, 0xffffffff)
 	}
-	if e := entry(9); e != [4]uint32{0xfffffffc, 0xffffffff, 0xffffffff, 1} {
-		t.Errorf("entry 9 is %x", e)
-	}
+	should.Be(t, entry(9), [4]uint32{0xfffffffc, 0xffffffff, 0xffffffff, 1}, "entry 9")
 	write(t, d, vfio.RegionBAR0, datasheet.MSIXTableOffset+16*15+8, []byte{1, 2, 3, 4, 0, 0, 0, 0})
-	if e := entry(15); e != [4]uint32{0, 0, 0x04030201, 0} {
-		t.Errorf("entry 15 is %x after a write of 64 bits", e)
-	}
+	should.Be(t, entry(15), [4]uint32{0, 0, 0x04030201, 0}, "entry 15 is after a write of 64 bits")
 	if p := read(t, d, vfio.RegionBAR0, datasheet.MSIXTableOffset+16*15+8, 8); p[0] != 1 || p[7] != 0 {
 		t.Errorf("64 bits of entry 15: % x", p)
 	}
 	before := counter(t, d, datasheet.CounterBadRegisterAccesses)
 	write32(t, d, datasheet.MSIXPBAOffset, 0xffffffff)
-	if p := read32(t, d, datasheet.MSIXPBAOffset); p != 0 {
-		t.Errorf("pending bits %#x were written", p)
-	}
-	if n := counter(t, d, datasheet.CounterBadRegisterAccesses) - before; n != 1 {
-		t.Errorf("%d bad accesses", n)
-	}
+	should.Be(t, read32(t, d, datasheet.MSIXPBAOffset), 0, "pending bits were written")
+	should.Be(t, counter(t, d, datasheet.CounterBadRegisterAccesses)-before, 1, "bad accesses")
 }
 
 // TestArmedQueueInterrupts arms a queue that owes an interrupt, so that the
@@ -250,9 +256,7 @@ func TestArmedQueueInterrupts(t *testing.T) {
 				h := newAdminHost(t, d)
 				h.thread = run
 				fd := newEventfd(t)
-				if err := d.SetIRQs(vfio.IRQMSIX, receiveVector, []int{fd.FD()}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, d.SetIRQs(vfio.IRQMSIX, receiveVector, []int{fd.FD()}))
 				// One less than none was taken.
 				word := binary.LittleEndian.AppendUint32(nil, datasheet.ArmWord(0xffffffff))
 				write(t, d, vfio.RegionBAR2, datasheet.EndpointPage(h.createVI())+datasheet.DoorbellRecvArm, word)
@@ -273,9 +277,7 @@ func TestErrorEvent(t *testing.T) {
 	d := newDevice(t, nil)
 	h := newAdminHost(t, d)
 	failed := newEventfd(t)
-	if err := d.SetIRQs(vfio.IRQErr, 0, []int{failed.FD()}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.SetIRQs(vfio.IRQErr, 0, []int{failed.FD()}))
 	h.write(datasheet.RegSQProducer, 1000)
 	if !signalled(failed) {
 		t.Error("a fault does not signal the error interrupt")
@@ -283,7 +285,5 @@ func TestErrorEvent(t *testing.T) {
 	if s := deviceStatus(t, d); s&datasheet.DeviceFatal == 0 {
 		t.Errorf("status %#x", s)
 	}
-	if err := errors.Join(d.DisableIRQs(vfio.IRQErr), d.DisableIRQs(vfio.IRQReq)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(d.DisableIRQs(vfio.IRQErr), d.DisableIRQs(vfio.IRQReq)))
 }

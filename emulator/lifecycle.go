@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -59,14 +60,10 @@ func (d *Device) Reset(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	timer := time.NewTimer(resetTime)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if pause.For(ctx, resetTime) != nil {
 		return d.fail(op, ctx.Err())
 	}
+	return nil
 }
 
 // writeConfig writes configuration space. mu is held.

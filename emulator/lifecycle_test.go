@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -36,9 +39,7 @@ func TestOptions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w, err := wire.NewLoopback(wire.MemoryOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			o := emulator.Options{Name: "emu:test", Wire: w, MAC: datasheet.MAC{2}, Limits: smallLimits}
 			tt.change(&o)
 			d, err := emulator.New(o)
@@ -56,9 +57,7 @@ func TestOptions(t *testing.T) {
 func TestInfo(t *testing.T) {
 	d := newDevice(t, func(o *emulator.Options) { o.MAC = datasheet.MAC{} })
 	want := vfio.Info{Address: "emu:", Backend: "emulator", Resettable: true, Regions: 8, IRQs: 5}
-	if got := d.Info(); got != want {
-		t.Errorf("%+v", got)
-	}
+	should.Be(t, d.Info(), want)
 	if m := d.MAC(); m[0]&3 != 2 {
 		t.Errorf("MAC %v is not a locally administered one of a station", m)
 	}
@@ -99,9 +98,7 @@ func TestReset(t *testing.T) {
 			return resets
 		},
 		"function": func(h *adminHost) uint32 {
-			if err := h.d.Reset(context.Background()); err != nil {
-				h.t.Fatal(err)
-			}
+			must.OK(h.t, h.d.Reset(context.Background()))
 			wantDark(h)
 			return 1
 		},
@@ -118,33 +115,23 @@ func TestReset(t *testing.T) {
 			d := newDevice(t, nil)
 			h := newAdminHost(t, d)
 			fd := newEventfd(t)
-			if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{fd.FD()}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.SetIRQs(vfio.IRQMSIX, 0, []int{fd.FD()}))
 			vi := h.createVI()
 			h.listen("somebody") // outstanding
 			write(t, d, vfio.RegionBAR2, datasheet.EndpointPage(vi)+0x100, []byte{1, 2, 3, 4})
 			h.write(datasheet.RegSQProducer, 999) // a fault
 			resets := reset(h)
 			powerUp(t, d)
-			if s := deviceStatus(t, d); s != datasheet.DeviceReady|datasheet.DeviceLinkUp {
-				t.Errorf("status %#x after the reset", s)
-			}
-			if n := read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount); n != resets {
-				t.Errorf("%d resets counted of %d", n, resets)
-			}
+			should.Be(t, deviceStatus(t, d), datasheet.DeviceReady|datasheet.DeviceLinkUp, "status after the reset")
+			should.Be(t, read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount), resets, "resets counted")
 			if c := readConfig16(t, d, configMSIXControl); c&0x8000 != 0 {
 				t.Error("interrupts are still connected")
 			}
-			if p := read(t, d, vfio.RegionBAR2, datasheet.EndpointPage(vi)+0x100, 4); !bytes.Equal(p, make([]byte, 4)) {
-				t.Errorf("doorbells read % x", p)
-			}
+			should.Same(t, read(t, d, vfio.RegionBAR2, datasheet.EndpointPage(vi)+0x100, 4), make([]byte, 4), "doorbells")
 			// DMA mappings are the IOMMU's and stay: the rings are still there.
 			h.enable(0)
 			h.nop()
-			if got := h.createVI(); got != vi {
-				t.Errorf("the first VI after the reset is %d, was %d", got, vi)
-			}
+			should.Be(t, h.createVI(), vi, "the first VI after the reset")
 			for range 10 {
 				d.Poll()
 			}
@@ -162,15 +149,9 @@ func TestReset(t *testing.T) {
 // mastering, and left the BARs where they were.
 func wantDark(h *adminHost) {
 	h.t.Helper()
-	if c := readConfig16(h.t, h.d, configCommand); c != 0 {
-		h.t.Errorf("command register %#x after a function reset", c)
-	}
-	if b := readConfig16(h.t, h.d, 0x12); b != 0xe000 {
-		h.t.Errorf("BAR 0 is at %#x0000", b)
-	}
-	if m := read32(h.t, h.d, datasheet.RegMagic); m != 0xffffffff {
-		h.t.Errorf("the BARs answer after a function reset: %#x", m)
-	}
+	should.Be(h.t, readConfig16(h.t, h.d, configCommand), 0, "command register after a function reset")
+	should.Be(h.t, readConfig16(h.t, h.d, 0x12), 0xe000, "BAR 0 is at0000")
+	should.Be(h.t, read32(h.t, h.d, datasheet.RegMagic), 0xffffffff, "the BARs answer after a function reset")
 }
 
 func TestResetContext(t *testing.T) {
@@ -179,9 +160,7 @@ func TestResetContext(t *testing.T) {
 	cancel()
 	wantError(t, "Reset", d.Reset(ctx), context.Canceled)
 	powerUp(t, d)
-	if n := read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount); n != 0 {
-		t.Error("a reset that was cancelled before it began took place")
-	}
+	should.Be(t, read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount), 0, "a reset that was cancelled before it began took place")
 }
 
 func TestRemove(t *testing.T) {
@@ -194,25 +173,16 @@ func TestRemove(t *testing.T) {
 			h.nop()
 			powerUp(t, b)
 			request, vector := newEventfd(t), newEventfd(t)
-			if err := errors.Join(a.SetIRQs(vfio.IRQReq, 0, []int{request.FD()}), a.SetIRQs(vfio.IRQMSIX, 0, []int{vector.FD()})); err != nil {
-				t.Fatal(err)
-			}
-			m, err := a.MapRegion(vfio.RegionBAR4, 0, uint64(os.Getpagesize()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(a.SetIRQs(vfio.IRQReq, 0, []int{request.FD()}), a.SetIRQs(vfio.IRQMSIX, 0, []int{vector.FD()})))
+			m := must.Get(a.MapRegion(vfio.RegionBAR4, 0, uint64(os.Getpagesize())))(t)
 			defer m.Close()
 			a.Remove()
 			a.Remove()
 			for index, size := range map[int]int{vfio.RegionConfig: 64, vfio.RegionBAR0: 4, vfio.RegionBAR2: 4, vfio.RegionBAR4: 16} {
 				write(t, a, index, 0, make([]byte, 4))
-				if got := read(t, a, index, 0, size); !bytes.Equal(got, bytes.Repeat([]byte{0xff}, size)) {
-					t.Errorf("region %d reads % x", index, got)
-				}
+				should.Same(t, read(t, a, index, 0, size), bytes.Repeat([]byte{0xff}, size), "region %d reads", index)
 			}
-			if m.Bytes()[77] != 0xff {
-				t.Error("mapped SRAM does not read all ones")
-			}
+			should.Be(t, m.Bytes()[77], 0xff, "mapped SRAM does not read all ones")
 			if !signalled(request) {
 				t.Error("the request interrupt was not signalled")
 			}
@@ -232,9 +202,7 @@ func TestRemove(t *testing.T) {
 			}
 			wantError(t, "Reset", a.Reset(context.Background()), vfio.ErrDeviceGone)
 			// What the host holds can still be given back.
-			if err := errors.Join(a.UnmapDMA(hostBase, h.mem.Size()), a.DisableIRQs(vfio.IRQMSIX)); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, errors.Join(a.UnmapDMA(hostBase, h.mem.Size()), a.DisableIRQs(vfio.IRQMSIX)))
 			if n := newAdminHost(t, b); n != nil {
 				n.thread = h.thread
 				n.nop()
@@ -304,6 +272,7 @@ func TestClosed(t *testing.T) {
 				"ReadRegion": d.ReadRegion(vfio.RegionBAR0, 0, p), "WriteRegion": d.WriteRegion(vfio.RegionBAR0, 0, p),
 				"doorbell": d.WriteRegion(vfio.RegionBAR2, 0x1000, p),
 				"SetIRQs":  d.SetIRQs(vfio.IRQMSIX, 0, []int{fd}), "DisableIRQs": d.DisableIRQs(vfio.IRQMSIX),
+				"Notify": d.Notify(vfio.IRQMSIX, 0, []func(){nil}),
 				"MapDMA": d.MapDMA(h.mem, 0x5000, vfio.DMARead), "UnmapDMA": d.UnmapDMA(hostBase, h.mem.Size()),
 				"Reset": d.Reset(context.Background()),
 			} {
@@ -314,15 +283,14 @@ func TestClosed(t *testing.T) {
 			}
 			d.SetLink(true)
 			d.Remove()
-			if d.Info().Backend != "emulator" {
-				t.Error("Info does not work")
-			}
+			should.Be(t, d.Info().Backend, "emulator", "Info does not work")
 		})
 	}
 }
 
 // TestCloseWhileInUse closes and removes devices under the feet of others.
 func TestCloseWhileInUse(t *testing.T) {
+	leaktest.Parallel(t)
 	for name, o := range map[string]emulator.PairOptions{
 		"inline": {}, "thread": emulator.PairOptions{Threads: true}, "thread, mapped": emulator.PairOptions{Threads: true, Doorbells: emulator.DoorbellsMapped},
 	} {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -39,17 +41,13 @@ func lspci(t *testing.T, d vfio.Device) (shown, version string) {
 		t.Skip("lspci is not installed")
 	}
 	file := filepath.Join(t.TempDir(), "dump")
-	if err := os.WriteFile(file, dump(read(t, d, vfio.RegionConfig, 0, 4096)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, dump(read(t, d, vfio.RegionConfig, 0, 4096)), 0o644))
 	out, err := exec.Command(program, "-vv", "-i", "testdata/pci.ids", "-F", file).Output()
 	if err != nil {
 		t.Fatalf("lspci: %v", err)
 	}
 	v, err := exec.Command(program, "--version").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out), strings.TrimSpace(string(v))
 }
 
@@ -69,26 +67,17 @@ func TestLspci(t *testing.T) {
 			})
 			if tt.ready {
 				powerUp(t, d)
-				if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{newEventfd(t).FD()}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, d.SetIRQs(vfio.IRQMSIX, 0, []int{newEventfd(t).FD()}))
 			}
 			got, version := lspci(t, d)
 			file := filepath.Join("testdata", "lspci-"+tt.golden+".golden")
 			if *update {
-				if err := os.WriteFile(file, []byte("# "+version+"\n"+got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, []byte("# "+version+"\n"+got), 0o644))
 			}
-			golden, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			golden := must.Get(os.ReadFile(file))(t)
 			made, want, _ := strings.Cut(string(golden), "\n")
 			if made == "# "+version {
-				if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-					t.Errorf("lspci shows something else (-want +got):\n%s", diff)
-				}
+				should.Be(t, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")), "", "lspci shows something else (-want +got)")
 				return
 			}
 			// Other versions word the details differently.
@@ -96,9 +85,7 @@ func TestLspci(t *testing.T) {
 			for _, line := range []string{"Network controller", "Memory at", "(64-bit, prefetchable)",
 				"Power Management version 3", "Express (v2) Endpoint", "MSI-X: Enable", "Vector table: BAR=0 offset=00002000",
 				"PBA: BAR=0 offset=00003000", "Device Serial Number 02-54-52-ff-fe-50-5a-01"} {
-				if !strings.Contains(got, line) {
-					t.Errorf("lspci does not show %q:\n%s", line, got)
-				}
+				should.Contain(t, got, line, "lspci does not show")
 			}
 		})
 	}

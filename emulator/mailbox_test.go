@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -32,9 +33,7 @@ func (m mailbox) do(op datasheet.MailboxOp, flags uint8, index uint16) datasheet
 	m.t.Helper()
 	word := datasheet.MailboxWord(op, flags, index)
 	m.write(datasheet.RegMailboxCommand, word)
-	if got := m.read(datasheet.RegMailboxCommand); got != word {
-		m.t.Errorf("MAILBOX_COMMAND is %#x, want %#x", got, word)
-	}
+	should.Be(m.t, m.read(datasheet.RegMailboxCommand), word, "MAILBOX_COMMAND")
 	return datasheet.MailboxResult(m.read(datasheet.RegMailboxResult))
 }
 
@@ -53,9 +52,7 @@ func TestMailbox(t *testing.T) {
 	image := encode(t, filter("maps", constant(abi.FilterPass), mailboxMaps...))
 	want := func(what string, got, want datasheet.MailboxResult) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
+		should.Be(t, got, want, "%s", what)
 	}
 	want("no program", m.do(datasheet.MailboxFirst, 0, 0), datasheet.MailboxNoProgram)
 	for _, halted := range []bool{false, true} {
@@ -112,9 +109,7 @@ func TestMailbox(t *testing.T) {
 		want("update, large", m.do(datasheet.MailboxUpdate, 0, 3), datasheet.MailboxOK)
 		m.put(0, []byte{0, 0, 0, 0}, make([]byte, abi.MaxValue))
 		want("lookup, large", m.do(datasheet.MailboxLookup, 0, 3), datasheet.MailboxOK)
-		if got := m.get(8, abi.MaxValue); !bytes.Equal(got, bytes.Repeat([]byte{5}, abi.MaxValue)) {
-			t.Error("another large value")
-		}
+		should.Same(t, m.get(8, abi.MaxValue), bytes.Repeat([]byte{5}, abi.MaxValue), "another large value")
 
 		for what, word := range map[string]uint32{
 			"operation 0": 0, "operation 6": datasheet.MailboxWord(6, 0, 0), "operation 255": 0xff000000,

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // smallLimits make devices that are quick to create.
 var smallLimits = engine.Limits{Endpoints: 16, CQs: 8, Regions: 64, Ptags: 8, QueueLog2: 8, CQLog2: 8,
@@ -25,29 +25,24 @@ var smallLimits = engine.Limits{Endpoints: 16, CQs: 8, Regions: 64, Ptags: 8, Qu
 // checkFiles fails the test if it leaves file descriptors behind.
 func checkFiles(t testing.TB) {
 	t.Helper()
+	if leaktest.IsParallel(t) {
+		return
+	}
 	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if after := leaktest.Files(t); after != before {
-			t.Errorf("%d file descriptors before the test, %d after it", before, after)
-		}
+		should.Be(t, leaktest.Files(t), before, "file descriptors before the test, after it")
 	})
 }
 
 // newDevice makes a device on a loopback wire. It is closed with the test.
 func newDevice(t testing.TB, change func(o *emulator.Options)) *emulator.Device {
 	t.Helper()
-	w, err := wire.NewLoopback(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(wire.NewLoopback(wire.MemoryOptions{}))(t)
 	o := emulator.Options{Wire: w, MAC: datasheet.MAC{2, 0, 0, 0, 0, 1}, Limits: smallLimits}
 	if change != nil {
 		change(&o)
 	}
-	d, err := emulator.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(emulator.New(o))(t)
 	t.Cleanup(func() { closeDevice(t, d) })
 	return d
 }
@@ -57,10 +52,7 @@ func newPair(t testing.TB, o emulator.PairOptions) (a, b *emulator.Device) {
 	if o.Limits == (engine.Limits{}) {
 		o.Limits = smallLimits
 	}
-	a, b, err := emulator.Pair(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b = must.Two(emulator.Pair(o))(t)
 	t.Cleanup(func() {
 		closeDevice(t, a)
 		closeDevice(t, b)
@@ -145,24 +137,16 @@ func wantError(t testing.TB, what string, err, want error) {
 // newMemory allocates DMA memory, closed with the test.
 func newMemory(t testing.TB, size uint64) *vfio.Memory {
 	t.Helper()
-	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, m.Close())
 	})
 	return m
 }
 
 func newEventfd(t testing.TB) *vfio.Eventfd {
 	t.Helper()
-	e, err := vfio.NewEventfd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(vfio.NewEventfd())(t)
 	t.Cleanup(func() { e.Close() })
 	return e
 }

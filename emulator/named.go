@@ -31,13 +31,13 @@ var errEndsTaken = errors.New("both ends of this wire have been taken")
 // open makes a device at a free end of the wire that s names.
 func (n *wireNames) open(s *settings) (*Device, error) {
 	fail := func(err error, hint string) (*Device, error) {
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: hint}
+		return nil, &vfio.Error{Op: "open", Device: s.name, Err: err, Hint: hint}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w := n.wires[s.where]
 	if w == nil {
-		a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: s.mtu})
+		a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: s.General.MTU})
 		if err != nil {
 			return fail(err, "")
 		}
@@ -47,8 +47,8 @@ func (n *wireNames) open(s *settings) (*Device, error) {
 	if len(w.free) == 0 {
 		return fail(fmt.Errorf("%w: wire=mem:%s: %w", vfio.ErrBadAddress, s.where, errEndsTaken), "close both to use the name again")
 	}
-	if s.mtu != 0 && s.mtu != w.mtu {
-		return fail(fmt.Errorf("%w: option mtu=%d: the wire's other end has %d", vfio.ErrBadAddress, s.mtu, w.mtu),
+	if s.General.MTU != 0 && s.General.MTU != w.mtu {
+		return fail(fmt.Errorf("%w: option mtu=%d: the wire's other end has %d", vfio.ErrBadAddress, s.General.MTU, w.mtu),
 			"give both ends the same mtu, or only the first")
 	}
 	if err := s.checkBurst(w.mtu); err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -29,10 +31,7 @@ func words(s string) (all []string) {
 }
 
 func readOptionTable(t *testing.T) (rows []optionRow) {
-	b, err := os.ReadFile(optionPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(optionPage))(t)
 	_, table, found := strings.Cut(string(b), "\n| Option | Values | Default |")
 	if !found {
 		t.Fatal("docs/addresses.md has no table of options")
@@ -59,9 +58,7 @@ func TestOptionsOfPage(t *testing.T) {
 	parse := func(name, value string) (with, without *settings) {
 		for _, base := range bases {
 			a, err := vfio.ParseAddress(base)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if without, err = parseSettings(a); err != nil {
 				t.Fatal(err)
 			}
@@ -95,12 +92,10 @@ func TestOptionsOfPage(t *testing.T) {
 				continue
 			}
 			for _, s := range []*settings{with, without} {
-				s.device.Name, s.role = "", ""
-				if s.device.Limits == (engine.Limits{}) {
-					s.device.Limits = engine.DefaultLimits()
-				}
-				s.vis = 0
-				s.device.SRAM = max(s.device.SRAM, defaultSRAM)
+				o := s.device()
+				s.name, s.General.Wire = "", ""
+				s.General.VIs, s.General.CQs, s.General.Regions = o.Limits.Endpoints, o.Limits.CQs, o.Limits.Regions
+				s.General.SRAM, s.General.Buffers = max(s.General.SRAM, defaultSRAM), max(s.General.Buffers, engine.DefaultBuffers)
 			}
 			if !reflect.DeepEqual(with, without) {
 				t.Errorf("%s=%s is not the default: %+v, without it %+v", name, row.standard[0], with, without)
@@ -108,7 +103,5 @@ func TestOptionsOfPage(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := slices.Sorted(slices.Values(OptionNames())); !slices.Equal(names, want) {
-		t.Errorf("the page has the options %v, addresses %v", names, want)
-	}
+	should.Same(t, names, slices.Sorted(slices.Values(OptionNames())), "the page has the options, addresses")
 }

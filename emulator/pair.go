@@ -55,27 +55,16 @@ func Pair(o PairOptions) (a, b *Device, err error) {
 	return a, b, nil
 }
 
-func (o *PairOptions) end(name string, w wire.Port, number int) (*Device, error) {
-	if f := o.Faults; f != (wire.FaultOptions{}) {
-		f.Seed += uint64(number)
-		faulty, err := wire.NewFault(w, f)
-		if err != nil {
-			return nil, fmt.Errorf("create a pair of emulated devices: %w", err)
-		}
-		w = faulty
-	}
-	device := Options{Name: name, Wire: w, MAC: pairMACs[number], Limits: o.Limits, Timing: o.Timing, Clock: o.Clock,
+func (o *PairOptions) end(name string, w wire.Port, number int) (_ *Device, err error) {
+	device := Options{Name: name, MAC: pairMACs[number], Limits: o.Limits, Timing: o.Timing, Clock: o.Clock,
 		Doorbells: o.Doorbells, Thread: o.Threads}
 	if o.Pipeline != nil {
 		device.Pipeline = o.Pipeline()
 	}
-	shape := o.Shape
-	if shape.Rate == 0 && shape.Delay == 0 {
-		return New(device)
-	}
-	shape.Burst, shape.Setup, shape.Clock = device.Pipeline.Burst, device.Pipeline.Setup, o.Clock
-	var err error
-	if device.Wire, err = wire.NewShaper(w, shape); err != nil {
+	faults, shape := o.Faults, o.Shape
+	faults.Seed += uint64(number)
+	shape.Clock = o.Clock
+	if device.Wire, err = dress(w, faults, shape, device.Pipeline); err != nil {
 		return nil, fmt.Errorf("create a pair of emulated devices: %w", err)
 	}
 	return New(device)

@@ -2,12 +2,15 @@ package emulator_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -66,15 +69,23 @@ func TestPairConnects(t *testing.T) {
 
 // TestPollStepsBothEnds connects while only one of the two devices is polled.
 func TestPollStepsBothEnds(t *testing.T) {
-	for name, polled := range map[string]int{"client's": 0, "server's": 1} {
+	pair := func(t *testing.T) (a, b *adminHost) { return newHosts(t, false, emulator.PairOptions{}) }
+	named := func(t *testing.T) (a, b *adminHost) {
+		x, y := openAddress(t, "emu:?wire=mem:together"), openAddress(t, "emu:?wire=mem:together")
+		return newAdminHost(t, x), newAdminHost(t, y)
+	}
+	for name, open := range map[string]func(t *testing.T) (a, b *adminHost){"client's": pair, "server's": pair, "wire with a name": named} {
 		t.Run(name, func(t *testing.T) {
-			a, b := newHosts(t, false, emulator.PairOptions{})
-			hosts := []*adminHost{a, b}
+			a, b := open(t)
+			polled := a
+			if name == "server's" {
+				polled = b
+			}
 			client := a.createVI()
 			waiting := b.listen("door")
 			a.dial(client, b.mac(), "door")
 			for end := time.Now().Add(timeout); time.Now().Before(end); {
-				hosts[polled].poll()
+				polled.poll()
 				if e, ok := b.next(); ok {
 					if e.ID != waiting || e.Result != datasheet.ResultSuccess {
 						t.Errorf("reply %+v", e)
@@ -115,18 +126,20 @@ func TestOneEndCloses(t *testing.T) {
 
 func TestPairRefuses(t *testing.T) {
 	checkFiles(t)
-	for name, tt := range map[string]struct {
-		o   emulator.PairOptions
-		err error
-	}{
-		"MTU":    {emulator.PairOptions{MTU: 1}, wire.ErrOptions},
-		"ring":   {emulator.PairOptions{Ring: -1}, wire.ErrOptions},
-		"faults": {emulator.PairOptions{Faults: wire.FaultOptions{Loss: 2}}, wire.ErrOptions},
-		"limits": {emulator.PairOptions{Limits: engine.Limits{Endpoints: 1}}, engine.ErrConfig},
-		"timing": {emulator.PairOptions{Timing: engine.Timing{Dead: 1}}, engine.ErrConfig},
+	for says, o := range map[string]emulator.PairOptions{
+		"MTU 1":              {MTU: 1},
+		"ring of -1":         {Ring: -1},
+		"Loss 2":             {Faults: wire.FaultOptions{Loss: 2}},
+		"Limits.Endpoints 1": {Limits: engine.Limits{Endpoints: 1}},
+		"Dead:1ns":           {Timing: engine.Timing{Dead: 1}},
+		"rate":               {Shape: wire.ShaperOptions{Path: speed.Path{Rate: 1}}},
+		"delay":              {Shape: wire.ShaperOptions{Delay: time.Second}},
+		"a rate of -1 bytes": {Pipeline: func() engine.Pipeline { return engine.Pipeline{Bus: -1} }},
+		"a set-up of -1ns":   {Pipeline: func() engine.Pipeline { return engine.Pipeline{Setup: -1} }},
 	} {
-		if a, b, err := emulator.Pair(tt.o); !errors.Is(err, tt.err) || a != nil || b != nil {
-			t.Errorf("%s: %v, %v, error %v", name, a, b, err)
+		a, b, err := emulator.Pair(o)
+		if err == nil || !strings.Contains(err.Error(), says) || !errors.Is(err, wire.ErrOptions) && !errors.Is(err, engine.ErrConfig) || a != nil || b != nil {
+			t.Errorf("%s: %v, %v, error %v", says, a, b, err)
 		}
 	}
 }
@@ -136,9 +149,7 @@ func TestPairClock(t *testing.T) {
 	a, b := newPair(t, emulator.PairOptions{Clock: func() time.Duration { return now }})
 	for _, d := range []*emulator.Device{a, b} {
 		powerUp(t, d)
-		if c := read32(t, d, datasheet.ClockOffset+datasheet.RegClockLow); c != 10_000_000 {
-			t.Errorf("clock %d", c)
-		}
+		should.Be(t, read32(t, d, datasheet.ClockOffset+datasheet.RegClockLow), 10_000_000, "clock")
 	}
 }
 
@@ -146,9 +157,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 	a, b := newHosts(t, false, emulator.PairOptions{})
 	connect(t, a, b)
 	x := a.d.(vfio.Poller)
-	if n := testing.AllocsPerRun(1000, func() { x.Poll() }); n != 0 {
-		t.Errorf("%v allocations a poll", n)
-	}
+	should.Be(t, testing.AllocsPerRun(1000, func() { x.Poll() }), 0, "allocations a poll")
 }
 
 func TestTrappedDoorbellAllocatesNothing(t *testing.T) {
@@ -156,18 +165,9 @@ func TestTrappedDoorbellAllocatesNothing(t *testing.T) {
 	powerUp(t, d)
 	var device vfio.Device = d
 	p := make([]byte, 4)
-	if n := testing.AllocsPerRun(1000, func() {
+	should.Be(t, testing.AllocsPerRun(1000, func() {
 		if device.WriteRegion(vfio.RegionBAR2, 0x1000, p) != nil {
 			t.Fatal("refused")
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations a doorbell", n)
-	}
-}
-
-func BenchmarkIdlePoll(b *testing.B) {
-	x, _ := newPair(b, emulator.PairOptions{})
-	for b.Loop() {
-		x.Poll()
-	}
+	}), 0, "allocations a doorbell")
 }

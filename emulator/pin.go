@@ -7,9 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCore is the highest number that a unix.CPUSet can hold (CPU_SETSIZE).
-const maxCore = 1023
-
 // usableCores returns the processor cores that this process may use, in order.
 func usableCores() (cores []int) {
 	var set unix.CPUSet

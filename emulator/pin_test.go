@@ -2,7 +2,6 @@ package emulator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -21,15 +22,9 @@ import (
 // that one, and never uses it again.
 func pinnedTo(t *testing.T, core int, first bool) (n int) {
 	t.Helper()
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := must.Get(os.ReadDir("/proc/self/task"))(t)
 	for _, task := range tasks {
-		id, err := strconv.Atoi(task.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(strconv.Atoi(task.Name()))(t)
 		if id == os.Getpid() && !first {
 			continue
 		}
@@ -45,9 +40,7 @@ func pinnedTo(t *testing.T, core int, first bool) (n int) {
 func firstCore(t *testing.T) (core int, others bool) {
 	t.Helper()
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.SchedGetaffinity(0, &set))
 	for !set.IsSet(core) {
 		core++
 	}
@@ -56,10 +49,7 @@ func firstCore(t *testing.T) (core int, others bool) {
 
 func loopback(t *testing.T) wire.Port {
 	t.Helper()
-	w, err := wire.NewLoopback(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(wire.NewLoopback(wire.MemoryOptions{}))(t)
 	return w
 }
 
@@ -79,16 +69,9 @@ func TestPinned(t *testing.T) {
 	}
 	unpinned() // those of earlier tests end
 	before := pinnedTo(t, core, true)
-	d, err := emulator.New(emulator.Options{Wire: loopback(t), Thread: true, Pinned: true, Core: core})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := pinnedTo(t, core, true); n != before+1 {
-		t.Errorf("%d threads are pinned, want one more than %d", n, before)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(emulator.New(emulator.Options{Wire: loopback(t), Thread: true, Pinned: true, Core: core}))(t)
+	should.Be(t, pinnedTo(t, core, true), before+1, "threads are pinned, want one more than %d", before)
+	must.OK(t, d.Close())
 	unpinned()
 }
 
@@ -101,9 +84,7 @@ func TestPinnedRefused(t *testing.T) {
 		"negative core": {Thread: true, Pinned: true, Core: -1},
 	} {
 		o.Wire = loopback(t)
-		if _, err := emulator.New(o); !errors.Is(err, emulator.ErrOptions) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Refuse(emulator.New(o))(t, emulator.ErrOptions, "%s", name)
 	}
 	for _, options := range []string{"core=0", "engine=inline&core=0", "engine=thread&core=x", "engine=thread&core=-1", "engine=thread&core=99999"} {
 		if d, err := vfio.Open(context.Background(), "emu:?"+options); err == nil {
@@ -111,11 +92,6 @@ func TestPinnedRefused(t *testing.T) {
 			_ = d.Close()
 		}
 	}
-	d, err := vfio.Open(context.Background(), fmt.Sprintf("emu:?engine=thread&core=%d", core))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	d := must.Get(vfio.Open(context.Background(), fmt.Sprintf("emu:?engine=thread&core=%d", core)))(t)
+	should.OK(t, d.Close())
 }

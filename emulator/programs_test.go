@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -33,10 +35,7 @@ func filter(name string, code asm.Instructions, maps ...abi.Map) *firmware.Image
 
 func encode(t testing.TB, img *firmware.Image) []byte {
 	t.Helper()
-	b, err := firmware.Encode(img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(firmware.Encode(img))(t)
 	return b
 }
 
@@ -102,13 +101,9 @@ func (p nicProcessor) is(state datasheet.ProcessorState, fault datasheet.Process
 		{"PROC_READY", datasheet.RegProcessorReady, ready}, {"ACTIVE_SLOT", datasheet.RegActiveSlot, active},
 		{"PREVIOUS_SLOT", datasheet.RegPreviousSlot, previous},
 	} {
-		if got := p.read(r.register); got != r.want {
-			p.t.Errorf("%s is %#x, want %#x", r.name, got, r.want)
-		}
+		should.Be(p.t, p.read(r.register), r.want, "%s", r.name)
 	}
-	if got := p.text(datasheet.RegProcessorName, abi.MaxNameLength); got != name {
-		p.t.Errorf("PROC_NAME is %q, want %q", got, name)
-	}
+	should.Be(p.t, p.text(datasheet.RegProcessorName, abi.MaxNameLength), name, "PROC_NAME")
 	if stopped := deviceStatus(p.t, p.d)&datasheet.DeviceProgramStopped != 0; stopped != (state == datasheet.ProcessorFaulted) {
 		p.t.Errorf("DeviceProgramStopped: %v", stopped)
 	}
@@ -130,9 +125,7 @@ func TestProgramRuns(t *testing.T) {
 		datasheet.RegSlotBase: 0, datasheet.RegSlotSize: 256 << 10, datasheet.RegMailboxOffset: 512 << 10,
 		datasheet.RegMailboxSize: 128 << 10, datasheet.RegHoldLimit: 100_000,
 	} {
-		if got := p.read(register); got != want {
-			t.Errorf("register %#x is %#x, want %#x", register, got, want)
-		}
+		should.Be(t, p.read(register), want, "register %#x", register)
 	}
 
 	img := filter("first", constant(abi.FilterPass))
@@ -140,30 +133,19 @@ func TestProgramRuns(t *testing.T) {
 	image := encode(t, img)
 	p.run(0, image)
 	p.is(datasheet.ProcessorRunning, 0, "first", 0, noSlot)
-	decoded, err := load.Flat(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoded := must.Get(load.Flat(image))(t)
 	if got := p.text(datasheet.RegProcessorDigest, 32); got != strings.TrimRight(string(decoded.Digest[:]), "\x00") {
 		t.Errorf("digest %x, want %x", got, decoded.Digest)
 	}
-	if got := p.text(datasheet.RegProcessorVersion, 16); got != "1.2" {
-		t.Errorf("version %q", got)
-	}
-	if got := p.text(datasheet.RegProcessorBuildID, 20); got != "\x00\x00\x00\xb1" {
-		t.Errorf("build ID %q", got)
-	}
+	should.Be(t, p.text(datasheet.RegProcessorVersion, 16), "1.2", "version")
+	should.Be(t, p.text(datasheet.RegProcessorBuildID, 20), "\x00\x00\x00\xb1", "build ID")
 	for h := range abi.Hooks {
 		installed, worst := uint32(0), uint32(0)
 		if h == abi.FilterRx || h == abi.PulseTx {
 			installed, worst = 1, 2
 		}
-		if got := p.hook(h, datasheet.HookRegInstalled); got != installed {
-			t.Errorf("%v: installed %d", h, got)
-		}
-		if got := p.hook(h, datasheet.HookRegWorstCase); got != worst {
-			t.Errorf("%v: worst case %d", h, got)
-		}
+		should.Be(t, p.hook(h, datasheet.HookRegInstalled), installed, "%v: installed", h)
+		should.Be(t, p.hook(h, datasheet.HookRegWorstCase), worst, "%v: worst case", h)
 	}
 
 	p.run(1, encode(t, filter("second", constant(abi.FilterPass))))
@@ -172,9 +154,7 @@ func TestProgramRuns(t *testing.T) {
 	p.is(datasheet.ProcessorRunning, 0, "second", 1, 0)
 	p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
 	p.is(datasheet.ProcessorHalted, 0, "", 1, 0)
-	if p.hook(abi.FilterRx, datasheet.HookRegInstalled) != 0 {
-		t.Error("a halted program decides")
-	}
+	should.Be(t, p.hook(abi.FilterRx, datasheet.HookRegInstalled), 0, "a halted program decides")
 	p.start(0) // back
 	p.is(datasheet.ProcessorRunning, 0, "first", 0, 1)
 	p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn)
@@ -228,14 +208,10 @@ func TestImagesThatAreRefused(t *testing.T) {
 			p.write(datasheet.RegProcessorEntry, p.slot(1)+c.entry)
 			p.write(datasheet.RegProcessorControl, datasheet.ProcessorRun)
 			p.is(datasheet.ProcessorFaulted, c.fault, "", noSlot, noSlot)
-			if got := p.read(datasheet.RegProcessorFaultDetail); got != c.detail {
-				t.Errorf("detail %#x, want %#x", got, c.detail)
-			}
+			should.Be(t, p.read(datasheet.RegProcessorFaultDetail), c.detail, "detail")
 			p.start(0)
 			p.is(datasheet.ProcessorRunning, 0, "good", 0, noSlot)
-			if got := p.read(datasheet.RegProcessorFaultDetail); got != 0 {
-				t.Errorf("detail %#x of no fault", got)
-			}
+			should.Be(t, p.read(datasheet.RegProcessorFaultDetail), 0, "detail of no fault")
 		})
 	}
 }
@@ -259,9 +235,7 @@ func TestProgramSurvivesResets(t *testing.T) {
 	for name, reset := range map[string]func(t *testing.T, d *emulator.Device){
 		"by register": func(t *testing.T, d *emulator.Device) { resetByRegister(t, d) },
 		"by function": func(t *testing.T, d *emulator.Device) {
-			if err := d.Reset(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Reset(context.Background()))
 			powerUp(t, d)
 		},
 	} {
@@ -272,35 +246,19 @@ func TestProgramSurvivesResets(t *testing.T) {
 			p.run(0, image)
 			box := mailbox{p}
 			box.put(0, []byte{0, 0, 0, 0}, []byte{9, 9, 9, 9, 9, 9, 9, 9})
-			if got := box.do(datasheet.MailboxUpdate, 0, 0); got != datasheet.MailboxOK {
-				t.Fatal(got)
-			}
+			must.Be(t, box.do(datasheet.MailboxUpdate, 0, 0), datasheet.MailboxOK)
 			p.write(datasheet.RegHoldLimit, 5)
 			write(t, d, vfio.RegionBAR4, defaultSRAM-16, []byte("rest"))
 			reset(t, d)
 			p.is(datasheet.ProcessorRunning, 0, "keeps", 0, 1)
-			if got := p.read(datasheet.RegHoldLimit); got != datasheet.HoldLimitReset {
-				t.Errorf("HOLD_LIMIT is %d", got)
-			}
-			if got := read(t, d, vfio.RegionBAR4, uint64(p.slot(0)), len(image)); !bytes.Equal(got, image) {
-				t.Error("the slot has changed")
-			}
-			if got := read(t, d, vfio.RegionBAR4, defaultSRAM-16, 4); !bytes.Equal(got, make([]byte, 4)) {
-				t.Errorf("behind the slots there is still %q", got)
-			}
+			should.Be(t, p.read(datasheet.RegHoldLimit), datasheet.HoldLimitReset, "HOLD_LIMIT")
+			should.Same(t, read(t, d, vfio.RegionBAR4, uint64(p.slot(0)), len(image)), image, "the slot has changed")
+			should.Same(t, read(t, d, vfio.RegionBAR4, defaultSRAM-16, 4), make([]byte, 4), "behind the slots there is still")
 			box.put(0, []byte{0, 0, 0, 0}, make([]byte, 8))
-			if got := box.do(datasheet.MailboxLookup, 0, 0); got != datasheet.MailboxOK {
-				t.Fatal(got)
-			}
-			if got := box.get(8, 8); !bytes.Equal(got, []byte{9, 9, 9, 9, 9, 9, 9, 9}) {
-				t.Errorf("the map has % x", got)
-			}
-			if got := box.do(datasheet.MailboxLookup, 0, 1); got != datasheet.MailboxOK {
-				t.Fatal(got)
-			}
-			if got := box.get(8, 8); !bytes.Equal(got, []byte{5, 0, 0, 0, 0, 0, 0, 0}) {
-				t.Errorf("the read-only map has % x", got)
-			}
+			must.Be(t, box.do(datasheet.MailboxLookup, 0, 0), datasheet.MailboxOK)
+			should.Same(t, box.get(8, 8), []byte{9, 9, 9, 9, 9, 9, 9, 9}, "the map")
+			must.Be(t, box.do(datasheet.MailboxLookup, 0, 1), datasheet.MailboxOK)
+			should.Same(t, box.get(8, 8), []byte{5, 0, 0, 0, 0, 0, 0, 0}, "the read-only map")
 
 			p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
 			reset(t, d)
@@ -347,9 +305,7 @@ func TestProgramDecides(t *testing.T) {
 			}
 			p.run(1, encode(t, filter("open", constant(abi.FilterPass))))
 			b.wait(waiting) // the request is repeated
-			if high := p.hook(abi.FilterRx, datasheet.HookRegRunsHigh); high != 0 {
-				t.Errorf("high half of the runs is %d", high)
-			}
+			should.Be(t, p.hook(abi.FilterRx, datasheet.HookRegRunsHigh), 0, "high half of the runs")
 		})
 	}
 }
@@ -388,9 +344,7 @@ func TestHaltedProgramHolds(t *testing.T) {
 				end(p)
 			}
 			b.wait(waiting)
-			if n := counter(t, b.d, datasheet.CounterFramesReceived); n != 1 {
-				t.Errorf("%d frames received, want the one that was held", n)
-			}
+			should.Be(t, counter(t, b.d, datasheet.CounterFramesReceived), 1, "frames received, want the one that was held")
 		})
 	}
 }
@@ -404,9 +358,7 @@ func TestProcessorMisuse(t *testing.T) {
 	for _, v := range bad {
 		p.write(datasheet.RegProcessorControl, v)
 	}
-	if got := counter(t, p.d, datasheet.CounterBadRegisterAccesses) - before; got != uint32(len(bad)) {
-		t.Errorf("%d bad accesses, want %d", got, len(bad))
-	}
+	should.Be(t, counter(t, p.d, datasheet.CounterBadRegisterAccesses)-before, uint32(len(bad)), "bad accesses, want %d", len(bad))
 	p.is(datasheet.ProcessorRunning, 0, "good", 0, noSlot)
 	for range 3 { // again and again
 		p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)

@@ -24,7 +24,6 @@ func setOnes(p []byte) {
 	}
 }
 
-// Region is described at vfio.Device.
 func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 	const op = "describe region"
 	if d.closed.Load() {
@@ -158,7 +157,6 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
-// Path is described at vfio.InProcess.
 func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
@@ -169,7 +167,6 @@ func (d *Device) Path(endpoint uint32) vfio.Path {
 	return nil
 }
 
-// CQPath is described at vfio.InProcess.
 func (d *Device) CQPath(cq uint32) vfio.CQPath {
 	if d.mapped || d.thread {
 		return nil
@@ -194,7 +191,6 @@ func (d *Device) host() engine.PathHost {
 	}}
 }
 
-// ReadDirect is described at vfio.InProcess.
 func (d *Device) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
 	return !d.mapped && !d.thread && d.engine.ReadDirect(endpoint, handle, address, into, at, n)
 }

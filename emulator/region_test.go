@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
@@ -37,9 +39,7 @@ func TestRegions(t *testing.T) {
 			d := newDevice(t, func(o *emulator.Options) { o.Doorbells = tt.mode })
 			powerUp(t, d)
 			info, err := d.Region(tt.index)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if info.Index != tt.index || info.Size != tt.size || info.Flags != tt.flags || info.Sparse != nil {
 				t.Errorf("region %+v", info)
 			}
@@ -59,9 +59,7 @@ func TestRegions(t *testing.T) {
 				wantError(t, "map", err, vfio.ErrNotMappable)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer m.Close()
 			_, err = d.MapRegion(tt.index, 0, tt.size+page)
 			wantError(t, "map beyond the end", err, vfio.ErrOutOfRange)
@@ -91,10 +89,7 @@ func TestSRAM(t *testing.T) {
 	powerUp(t, d)
 	page := uint64(os.Getpagesize())
 	at := defaultSRAM - page // behind the slots, which are kept
-	m, err := d.MapRegion(vfio.RegionBAR4, at, page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(d.MapRegion(vfio.RegionBAR4, at, page))(t)
 	write(t, d, vfio.RegionBAR4, at+3, []byte("hello"))
 	if got := m.Bytes()[3:8]; string(got) != "hello" {
 		t.Errorf("mapped memory has %q", got)
@@ -104,13 +99,9 @@ func TestSRAM(t *testing.T) {
 		t.Errorf("the region has %q", got)
 	}
 	resetByRegister(t, d)
-	if !bytes.Equal(m.Bytes(), make([]byte, page)) {
-		t.Error("SRAM is not zero after a reset, or the mapping is stale")
-	}
+	should.Same(t, m.Bytes(), make([]byte, page), "SRAM is not zero after a reset, or the mapping is stale")
 	for range 2 {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, m.Close())
 	}
 }
 
@@ -119,22 +110,12 @@ func TestMappingOutlivesDevice(t *testing.T) {
 	checkFiles(t)
 	d := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsMapped })
 	powerUp(t, d)
-	m, err := d.MapRegion(vfio.RegionBAR2, 0, uint64(os.Getpagesize()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(d.MapRegion(vfio.RegionBAR2, 0, uint64(os.Getpagesize())))(t)
 	closeDevice(t, d)
-	p, err := m.Register32(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(m.Register32(0))(t)
 	mmio.Write32(p, 7)
-	if v := mmio.Read32(p); v != 7 {
-		t.Errorf("read %d", v)
-	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Be(t, mmio.Read32(p), 7)
+	should.OK(t, m.Close())
 }
 
 func TestMemoryDecoding(t *testing.T) {
@@ -144,9 +125,7 @@ func TestMemoryDecoding(t *testing.T) {
 			t.Helper()
 			for _, index := range []int{vfio.RegionBAR0, vfio.RegionBAR2, vfio.RegionBAR4} {
 				write(t, d, index, 0x210, []byte{1, 2, 3, 4})
-				if got := read(t, d, index, 0x210, 4); !bytes.Equal(got, []byte{0xff, 0xff, 0xff, 0xff}) {
-					t.Errorf("%s: region %d reads % x", when, index, got)
-				}
+				should.Same(t, read(t, d, index, 0x210, 4), []byte{0xff, 0xff, 0xff, 0xff}, "%s: region %d reads", when, index)
 			}
 		}
 		dark("power-on")
@@ -159,14 +138,10 @@ func TestMemoryDecoding(t *testing.T) {
 		writeConfig16(t, d, configPower, 3)
 		dark("D3hot")
 		writeConfig16(t, d, configPower, 0)
-		if m := read32(t, d, datasheet.RegMagic); m != datasheet.Magic {
-			t.Errorf("magic %#x after coming back to D0", m)
-		}
+		should.Be(t, read32(t, d, datasheet.RegMagic), datasheet.Magic, "magic after coming back to D0")
 		writeConfig16(t, d, configCommand, 0)
 		dark("decoding off")
-		if got := readConfig16(t, d, 0); got != datasheet.PCIVendorID {
-			t.Errorf("vendor %#x: configuration space answers always", got)
-		}
+		should.Be(t, readConfig16(t, d, 0), datasheet.PCIVendorID, "vendor: configuration space answers always")
 	}
 }
 
@@ -192,9 +167,7 @@ func TestDoorbellsThatNobodyTakes(t *testing.T) {
 		if n := counter(t, d, datasheet.CounterBadDoorbells) - before; n != a.bad {
 			t.Errorf("%d bytes at %#x: %d bad doorbells counted, want %d", a.size, a.offset, n, a.bad)
 		}
-		if got := read(t, d, vfio.RegionBAR2, a.offset, a.size); !bytes.Equal(got, make([]byte, a.size)) {
-			t.Errorf("a trapped doorbell reads % x", got)
-		}
+		should.Same(t, read(t, d, vfio.RegionBAR2, a.offset, a.size), make([]byte, a.size), "a trapped doorbell reads")
 	}
 	mapped := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsMapped })
 	powerUp(t, mapped)
@@ -203,7 +176,5 @@ func TestDoorbellsThatNobodyTakes(t *testing.T) {
 		t.Errorf("mapped doorbells read % x", got)
 	}
 	write(t, mapped, vfio.RegionBAR2, 0x1001, []byte{9})
-	if n := counter(t, mapped, datasheet.CounterBadDoorbells); n != 1 {
-		t.Errorf("%d bad doorbells counted, want 1", n)
-	}
+	should.Be(t, counter(t, mapped, datasheet.CounterBadDoorbells), 1, "bad doorbells counted")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -17,9 +18,7 @@ func blockOffsets(t testing.TB, d vfio.Device) map[uint32]uint64 {
 	found := map[uint32]uint64{}
 	for at, n := uint64(0), 0; ; n++ {
 		kind, size := read32(t, d, at+datasheet.BlockRegType), read32(t, d, at+datasheet.BlockRegSize)
-		if v := read32(t, d, at+datasheet.BlockRegVersion); v != datasheet.BlockVersion1 {
-			t.Errorf("block %#x at %#x has version %#x", kind, at, v)
-		}
+		should.Be(t, read32(t, d, at+datasheet.BlockRegVersion), datasheet.BlockVersion1, "block %#x at %#x has version", kind, at)
 		if size < datasheet.BlockHeaderSize || at+uint64(size) > datasheet.MSIXTableOffset {
 			t.Errorf("block %#x at %#x has size %#x", kind, at, size)
 		}
@@ -76,9 +75,7 @@ func TestResetValues(t *testing.T) {
 		}
 	}
 	check("power-on", 0)
-	if n := counter(t, d, datasheet.CounterBadRegisterAccesses); n != 0 {
-		t.Errorf("reading every register counted %d bad accesses", n)
-	}
+	should.Be(t, counter(t, d, datasheet.CounterBadRegisterAccesses), 0, "reading every register counted bad accesses")
 	for reg := uint64(datasheet.RegSQBaseLow); reg <= datasheet.RegAdminVector; reg += 4 {
 		write32(t, d, datasheet.AdminOffset+reg, 1)
 	}
@@ -116,16 +113,10 @@ func TestIdentity(t *testing.T) {
 		datasheet.RegMTU: 8192 + 128 + 64, datasheet.RegSRAMSize: 256 << 10,
 		datasheet.RegMACLow: 0x33221102, datasheet.RegMACHigh: 0x5544, datasheet.RegPageSizeLog2: 12,
 	} {
-		if got := read32(t, d, datasheet.IdentityOffset+reg); got != want {
-			t.Errorf("register %#x is %#x, want %#x", reg, got, want)
-		}
+		should.Be(t, read32(t, d, datasheet.IdentityOffset+reg), want, "register %#x", reg)
 	}
-	if d.MAC() != (datasheet.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}) {
-		t.Errorf("MAC %v", d.MAC())
-	}
-	if n := read32(t, d, datasheet.InterruptOffset+datasheet.RegVectors); n != 16 {
-		t.Errorf("%d vectors", n)
-	}
+	should.Be(t, d.MAC(), datasheet.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}, "MAC")
+	should.Be(t, read32(t, d, datasheet.InterruptOffset+datasheet.RegVectors), 16, "vectors")
 }
 
 // TestAccessTypes writes every register and looks at what it does with it.
@@ -170,13 +161,9 @@ func TestRingRegistersLockedWhileEnabled(t *testing.T) {
 		datasheet.RegACQBaseHigh, datasheet.RegSQLog2, datasheet.RegACQLog2, datasheet.RegAdminVector} {
 		was := h.read(reg)
 		h.write(reg, ^was)
-		if h.read(reg) != was {
-			t.Errorf("register %#x changed while the queue runs", reg)
-		}
+		should.Be(t, h.read(reg), was, "register %#x changed while the queue runs", reg)
 	}
-	if n := counter(t, d, datasheet.CounterBadRegisterAccesses) - before; n != 7 {
-		t.Errorf("%d bad accesses counted, want 7", n)
-	}
+	should.Be(t, counter(t, d, datasheet.CounterBadRegisterAccesses)-before, 7, "bad accesses counted")
 	h.nop()
 }
 
@@ -204,13 +191,9 @@ func TestBadAccesses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := counter(t, d, datasheet.CounterBadRegisterAccesses)
-			if got := read(t, d, vfio.RegionBAR0, tt.offset, tt.size); !bytes.Equal(got, bytes.Repeat([]byte{0xff}, tt.size)) {
-				t.Errorf("read % x", got)
-			}
+			should.Same(t, read(t, d, vfio.RegionBAR0, tt.offset, tt.size), bytes.Repeat([]byte{0xff}, tt.size))
 			write(t, d, vfio.RegionBAR0, tt.offset, make([]byte, tt.size))
-			if n := counter(t, d, datasheet.CounterBadRegisterAccesses) - before; n != 2 {
-				t.Errorf("%d bad accesses counted, want 2", n)
-			}
+			should.Be(t, counter(t, d, datasheet.CounterBadRegisterAccesses)-before, 2, "bad accesses counted")
 		})
 	}
 	// A long access is cut into words.
@@ -222,9 +205,7 @@ func TestBadAccesses(t *testing.T) {
 		t.Errorf("seven bytes around the magic are % x", p)
 	}
 	write(t, d, vfio.RegionBAR0, datasheet.AdminOffset+datasheet.RegSQBaseLow, bytes.Repeat([]byte{0x40}, 12))
-	if v := read32(t, d, datasheet.AdminOffset+datasheet.RegACQBaseLow); v != 0x40404040 {
-		t.Errorf("the third of three words is %#x", v)
-	}
+	should.Be(t, read32(t, d, datasheet.AdminOffset+datasheet.RegACQBaseLow), 0x40404040, "the third of three words")
 }
 
 func TestClock(t *testing.T) {
@@ -247,9 +228,7 @@ func TestHeartbeat(t *testing.T) {
 	d := newDevice(t, nil)
 	h := newAdminHost(t, d)
 	beat := read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat)
-	if again := read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat); again != beat {
-		t.Error("the heart beats though nothing is done")
-	}
+	should.Be(t, read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat), beat, "the heart beats though nothing is done")
 	h.nop()
 	if again := read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat); again == beat {
 		t.Error("the heart does not beat")

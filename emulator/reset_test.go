@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -97,17 +99,13 @@ func TestResetRestoresRegisters(t *testing.T) {
 	}{
 		{"register", func(t *testing.T, d *emulator.Device) { resetByRegister(t, d) }, []int{vfio.RegionBAR0}},
 		{"function", func(t *testing.T, d *emulator.Device) {
-			if err := d.Reset(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Reset(context.Background()))
 		}, []int{vfio.RegionBAR0, vfio.RegionConfig}},
 		{"function, by configuration space", func(t *testing.T, d *emulator.Device) {
 			writeConfig16(t, d, configDevControl, 0x8000)
 		}, []int{vfio.RegionBAR0, vfio.RegionConfig}},
 		{"departure of a client", func(t *testing.T, d *emulator.Device) {
-			if err := d.Renew(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Renew(context.Background()))
 		}, []int{vfio.RegionBAR0, vfio.RegionConfig}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
@@ -175,7 +173,5 @@ func TestResetRestoresEntry(t *testing.T) {
 	p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn)
 	p.write(datasheet.RegProcessorEntry, 0xffffffff)
 	resetByRegister(t, d)
-	if got := p.read(datasheet.RegProcessorEntry); got != 0 {
-		t.Errorf("PROC_ENTRY is %#x after a reset without a program", got)
-	}
+	should.Be(t, p.read(datasheet.RegProcessorEntry), 0, "PROC_ENTRY is after a reset without a program")
 }

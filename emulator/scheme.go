@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -75,155 +75,114 @@ func CheckAddress(a vfio.Address) error {
 }
 
 func badAddress(a vfio.Address, err error) error {
-	e := &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err)}
-	if unknown, ok := errors.AsType[*unknownOption](err); ok {
-		e.Hint = unknown.hint(a.Scheme)
+	hint := ""
+	if unknown, ok := errors.AsType[*option.UnknownError](err); ok {
+		hint = unknownHint(a, unknown)
 	}
-	return e
+	return a.Refuse(err, hint)
 }
 
-// settings are those of an address.
-type settings struct {
-	device Options
-	kind   wireKind
-	// where is the name of a memory wire, or the HOST:PORT of a UDP one. Of a memif
-	// or of a wire in shared memory it is the socket.
-	where   string
-	peers   []string
-	keyFile string
-	key     *wire.Key // of keyFile
-	role    string
-	memif   wire.MemifOptions
-	shared  wire.SHMOptions
-	nic     wire.NICOptions
-	agent   wire.AgentOptions
-	mtu     int
-	vis     uint32
-	faults  wire.FaultOptions
-	shape   wire.ShaperOptions
-	around  func(wire.Port) wire.Port // what surrounds the wire, nil for nothing
+// unknownHint names the options of the address's wire, and shows how an option becomes one of a NIC's own address.
+func unknownHint(a vfio.Address, unknown *option.UnknownError) string {
+	short := a.Scheme != Scheme // its wire is no option
+	unknown.Known = slices.DeleteFunc(unknown.Known, func(name string) bool { return name == "wire" && short })
+	expanded, _ := expand(a) // the address has been parsed so far
+	var w wireAddress
+	_ = w.Set(expanded.Options.Get("wire"))
+	if unknown.Nearest() != "" {
+		return unknown.Hint()
+	}
+	_, called := w.kind.form()
+	hint := fmt.Sprintf("with %s, %s: has the options %s", called, a.Scheme, strings.Join(unknown.Known, ", "))
+	if w.kind != wireNIC {
+		return hint
+	}
+	start, next := a.Scheme+":", "?"
+	if !short {
+		start += "?wire="
+	}
+	if strings.Contains(w.where, "?") {
+		next = "&"
+	}
+	own := w.where + next + unknown.Key + "=" + a.Options.Get(unknown.Key)
+	return hint + "; options of the NIC's own address follow it as in " + start + option.InAddress(own)
 }
-
-type wireKind int
-
-const (
-	wireLoop wireKind = iota
-	wireMemory
-	wireUDP
-	wireMemif
-	wireShared
-	wireHost
-	wireAgent
-	wireNIC
-)
 
 // parseSettings checks all of an address before anything is opened.
 func parseSettings(a vfio.Address) (*settings, error) {
-	s := &settings{}
-	s.device.Name = a.String()
-	if a.Scheme != Scheme {
-		var err error
-		if a, err = expand(a); err != nil {
-			return nil, err
-		}
+	s := &settings{name: a.String()}
+	a, err := expand(a)
+	if err != nil {
+		return nil, err
 	}
 	if a.Path != "" {
-		return nil, fmt.Errorf("%q stands between %s: and the question mark, where nothing should", a.Path, Scheme)
+		return nil, fmt.Errorf("%q stands before the options: they begin with a question mark", a.Path)
 	}
-	var given []*setting
-	for _, name := range slices.Sorted(maps.Keys(a.Options)) {
-		i := slices.IndexFunc(settingTable, func(o setting) bool { return o.name == name })
-		if i < 0 {
-			return nil, &unknownOption{name, a.Options.Get(name), a.Options.Get("wire")}
-		}
-		given = append(given, &settingTable[i])
-		if err := settingTable[i].parse(s, a.Options.Get(name)); err != nil {
-			return nil, fmt.Errorf("option %s=%s: %w", name, a.Options.Get(name), err)
+	if where := a.Options.Get("wire"); a.Options.Has("wire") {
+		if err := s.Set(where); err != nil {
+			return nil, &option.KeyError{Key: "wire", Value: where, Err: err}
 		}
 	}
-	for _, o := range given {
-		if err := o.checkWire(s.kind); err != nil {
-			return nil, err
-		}
+	if err := option.Decode("option", a.Options, s.options(s.kind)...); err != nil {
+		return nil, s.otherWire(err)
 	}
-	if s.vis != 0 {
-		s.limits().Endpoints = s.vis + 1 // endpoint 0 is reserved
-	}
-	s.device.Pinned = a.Options.Has("core")
+	s.memif.Socket, s.memif.MTU = s.where, s.General.MTU
+	s.nic.Address, s.nic.MTU, s.nic.MAC = s.where, s.General.MTU, s.General.MAC
+	s.pinned = a.Options.Has("core")
 	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireNIC || s.kind == wireMemif && !s.memif.Polling) {
-		s.device.Thread = true
+		s.General.Thread = true
 	}
-	if err := s.completeWire(); err != nil {
+	if err := s.checkWire(); err != nil {
 		return nil, err
 	}
 	return s, s.checkShape()
 }
 
+// otherWire is the error about an unknown option, if it is one of other wires.
+func (s *settings) otherWire(err error) error {
+	unknown, ok := errors.AsType[*option.UnknownError](err)
+	if !ok {
+		return err
+	}
+	var called, examples []string
+	for kind := range wireKinds {
+		if slices.Contains(option.Names("option", s.options(kind)...), unknown.Key) {
+			form, name := kind.form()
+			called, examples = append(called, name), append(examples, form)
+		}
+	}
+	if len(called) == 0 {
+		return err
+	}
+	return fmt.Errorf("option %s: only %s has it, as in wire=%s", unknown.Key, strings.Join(called, " or "), strings.Join(examples, " or wire="))
+}
+
 // expand returns what an address of EthernetScheme or agentScheme is short for: what stands before
 // the question mark is the wire, and an interface of Linux may go without "afxdp:".
 func expand(a vfio.Address) (vfio.Address, error) {
-	wire, err := url.PathUnescape(a.Path) // options of the NIC's own address are in it
-	if a.Scheme == agentScheme {
-		wire = agentScheme + ":" + wire
-	} else if wire != "" && !strings.Contains(wire, ":") {
-		wire = "afxdp:" + wire
+	if a.Scheme == Scheme {
+		return a, nil
 	}
-	var s settings
+	where, err := url.PathUnescape(a.Path) // options of the NIC's own address are in it
+	if a.Scheme == agentScheme {
+		where = agentScheme + ":" + where
+	} else if where != "" && !strings.Contains(where, ":") {
+		where = "afxdp:" + where
+	}
+	var w wireAddress
 	switch {
 	case err != nil:
 		return a, err
 	case a.Options.Has("wire"):
 		return a, fmt.Errorf("option wire: it stands between %s: and the question mark", a.Scheme)
 	case a.Scheme == agentScheme:
-	case parseWire(&s, wire) != nil || s.kind != wireNIC:
+	case w.Set(where) != nil || w.kind != wireNIC:
 		return a, fmt.Errorf("%q is no NIC: it is as in eth:pci:0000:03:00.0, eth:eth0 or eth:vhost-user:PATH", a.Path)
 	}
-	options := url.Values{"wire": {wire}}
+	options := url.Values{"wire": {where}}
 	maps.Copy(options, a.Options)
 	a.Options, a.Path = options, ""
 	return a, nil
-}
-
-// completeWire checks what only can be checked once all options are known, and reads
-// the key of a UDP wire.
-func (s *settings) completeWire() (err error) {
-	switch s.kind {
-	case wireUDP:
-		if s.keyFile == "" {
-			return nil
-		}
-		if s.key, err = wire.ReadKey(s.keyFile); err != nil {
-			return fmt.Errorf("option key: %w", err)
-		}
-	case wireMemif:
-		switch s.role {
-		case "server":
-			s.memif.Role = wire.MemifServer
-		case "client":
-			s.memif.Role = wire.MemifClient
-		default:
-			return errors.New("option role: a memif needs role=server or role=client")
-		}
-		s.memif.Socket, s.memif.MTU = s.where, s.mtu
-		return s.memif.Check()
-	case wireShared:
-		if s.role != "" {
-			if s.shared.Role, err = wire.ParseSHMRole(s.role); err != nil {
-				return errors.New("option role: of a shm wire it is listen, connect or auto")
-			}
-		}
-		s.shared.Path, s.shared.MTU = s.where, s.mtu
-		return s.shared.Check()
-	case wireHost:
-		return s.host().Check()
-	case wireAgent:
-		s.agent.NIC, s.agent.MAC, s.agent.MTU, s.agent.VIs = s.where, s.device.MAC, s.mtu, s.vis
-		return s.agent.Check()
-	case wireNIC:
-		s.nic.MTU, s.nic.MAC = s.mtu, s.device.MAC
-		return s.nic.Check()
-	}
-	return nil
 }
 
 // open makes the wire and the device.
@@ -233,54 +192,12 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 	}
 	w, err := s.wire(ctx)
 	if err != nil {
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: s.wireHint(err)}
+		return nil, &vfio.Error{Op: "open", Device: s.name, Err: err, Hint: s.wireHint(err)}
 	}
 	if err := s.checkBurst(w.MTU()); err != nil {
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), w.Close())}
+		return nil, &vfio.Error{Op: "open", Device: s.name, Err: errors.Join(fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), w.Close())}
 	}
 	return s.plug(w)
-}
-
-func (s *settings) host() wire.HostOptions { return wire.HostOptions{Name: s.where, MTU: s.mtu} }
-
-func (s *settings) wire(ctx context.Context) (wire.Port, error) {
-	switch s.kind {
-	case wireMemif:
-		return wire.NewMemif(s.memif)
-	case wireShared:
-		return wire.NewSHM(ctx, s.shared)
-	case wireHost:
-		return wire.NewHost(s.host())
-	case wireAgent:
-		p, grant, err := wire.NewAgent(ctx, s.agent)
-		if err != nil {
-			return nil, err
-		}
-		s.device.MAC, s.device.Memory = grant.MAC, grant.Memory
-		s.limits().Endpoints = min(s.limits().Endpoints, grant.VIs+1) // endpoint 0 is reserved
-		return p, nil
-	case wireUDP:
-		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
-	case wireNIC:
-		p, err := wire.NewNIC(ctx, s.nic)
-		if err != nil {
-			return nil, err
-		}
-		s.device.MAC = p.MAC()
-		return p, nil
-	}
-	return wire.NewLoopback(wire.MemoryOptions{MTU: s.mtu})
-}
-
-func (s *settings) wireHint(err error) string {
-	var said *wire.Error
-	if s.kind == wireNIC || errors.Is(err, wire.ErrOptions) || errors.As(err, &said) {
-		return "" // it says all there is to say
-	}
-	if unknown := (*net.DNSError)(nil); errors.As(err, &unknown) {
-		return "check the spelling of the host and the name service, or give the address in numbers"
-	}
-	return "check that the address is one of this host's and that no other program uses the port"
 }
 
 // plug makes a device at the end of a wire, which it owns.
@@ -288,29 +205,13 @@ func (s *settings) plug(w wire.Port) (*Device, error) {
 	if s.around != nil {
 		w = s.around(w)
 	}
-	shaped, err := s.dress(w)
+	w, err := s.dress(w)
 	if err != nil {
 		return nil, err
 	}
-	o := s.device
-	o.Wire = shaped
+	o := s.device()
+	o.Wire = w
 	return New(o)
-}
-
-// dress gives a wire, which it owns, its faults and its speed.
-func (s *settings) dress(w wire.Port) (wire.Port, error) {
-	if s.faults.Loss+s.faults.Duplicate+s.faults.Reorder+s.faults.Corrupt > 0 {
-		f, err := wire.NewFault(w, s.faults)
-		if err != nil {
-			return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}
-		}
-		w = f
-	}
-	shaped, err := s.shaped(w)
-	if err != nil {
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}
-	}
-	return shaped, nil
 }
 
 // CheckWire says whether an address makes sense to OpenWire, and opens nothing. Errors are those of

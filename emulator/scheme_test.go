@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -20,18 +19,9 @@ import (
 
 func openAddress(t *testing.T, address string) vfio.Device {
 	t.Helper()
-	d, err := vfio.Open(context.Background(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(vfio.Open(context.Background(), address))(t)
 	t.Cleanup(func() { closeDevice(t, d) })
 	return d
-}
-
-func TestSchemeIsKnown(t *testing.T) {
-	if !slices.Contains(vfio.Schemes(), emulator.Scheme) {
-		t.Errorf("schemes %v", vfio.Schemes())
-	}
 }
 
 func TestOpen(t *testing.T) {
@@ -66,18 +56,12 @@ func TestOpen(t *testing.T) {
 			checkFiles(t)
 			d := openAddress(t, tt.address)
 			powerUp(t, d)
-			if got := d.Info().Address; got != tt.address {
-				t.Errorf("address %q", got)
-			}
-			if ok := d.(vfio.InProcess).Polled(); ok != tt.poller {
-				t.Errorf("polled: %v", ok)
-			}
+			should.Be(t, d.Info().Address, tt.address, "address")
+			should.Be(t, d.(vfio.InProcess).Polled(), tt.poller, "polled")
 			if info, err := d.Region(vfio.RegionBAR2); err != nil || (info.Flags&vfio.RegionMmap != 0) != tt.mapped {
 				t.Errorf("doorbells: %+v, %v", info, err)
 			}
-			if mtu := read32(t, d, datasheet.RegMTU); mtu != tt.mtu {
-				t.Errorf("MTU %d", mtu)
-			}
+			should.Be(t, read32(t, d, datasheet.RegMTU), tt.mtu, "MTU")
 			if mac := read32(t, d, datasheet.RegMACLow); tt.mac != 0 && mac != tt.mac {
 				t.Errorf("MAC %#x", mac)
 			}
@@ -104,9 +88,7 @@ func TestLimitsOfAddress(t *testing.T) {
 			powerUp(t, d)
 			for reg, want := range map[uint64]uint32{datasheet.RegMaxEndpoints: tt.endpoints,
 				datasheet.RegMaxCQs: tt.cqs, datasheet.RegMaxRegions: tt.regions} {
-				if got := read32(t, d, reg); got != want {
-					t.Errorf("register %#x is %d, want %d", reg, got, want)
-				}
+				should.Be(t, read32(t, d, reg), want, "register %#x", reg)
 			}
 			info, err := d.Region(vfio.RegionBAR2)
 			if pages := uint64(tt.endpoints) + uint64(tt.cqs); err != nil || info.Size < pages*datasheet.PageSize {
@@ -118,13 +100,8 @@ func TestLimitsOfAddress(t *testing.T) {
 
 func TestGoodAddressIsNotOpened(t *testing.T) {
 	checkFiles(t)
-	a, err := vfio.ParseAddress("emu:?wire=udp://256.0.0.1:1&loss=0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := emulator.CheckAddress(a); err != nil {
-		t.Error(err)
-	}
+	a := must.Get(vfio.ParseAddress("emu:?wire=udp://256.0.0.1:1&loss=0.1"))(t)
+	should.OK(t, emulator.CheckAddress(a))
 }
 
 func TestBadAddresses(t *testing.T) {
@@ -134,8 +111,8 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?wrie=loop", `unknown option "wrie" (did you mean wire?)`},
 		{"emu:?wire=mem:x&rolle=auto", "with a memory wire, emu: has the options wire, engine, core,"},
 		{"emu:?wire=shm:/tmp/x&rolle=auto", "did you mean role?"},
-		{"emu:?wire=mem:x&colour=green", ", burst, rate, delay, setup, bus, sram, vis, cqs, regions)"},
-		{"eth:eth0?colour=green", "with a NIC as wire, eth: has the options engine, core, doorbells, mtu, mac, loss, duplicate, reorder, corrupt, seed, rate, delay, setup, bus, promiscuous,"},
+		{"emu:?wire=mem:x&colour=green", ", rate, delay, setup, bus, duplex, buffers, sram, vis, cqs, regions, burst)"},
+		{"eth:eth0?colour=green", "with a NIC as wire, eth: has the options engine, core, doorbells, mtu, mac, loss, duplicate, reorder, corrupt, seed, rate, delay, setup, bus, duplex, buffers, sram, vis, cqs, regions, promiscuous;"},
 		{"agent:?colour=green", "with a NIC of the agent, agent: has the options engine, "},
 		{"emu:?interface=1", `unknown option "interface" (with a loop, `},
 		{"eth:pci:0000:03:00.0?interface=1", "options of the NIC's own address follow it as in eth:pci:0000:03:00.0%3Finterface=1"},
@@ -168,7 +145,7 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?duplicate=NaN", "0..1"},
 		{"emu:?reorder=Inf", "0..1"},
 		{"emu:?corrupt=", "0..1"},
-		{"emu:?seed=-1", "0..18446744073709551615"},
+		{"emu:?seed=-1", "0 or more"},
 		{"emu:?loss=0.1&loss=0.2", "2 times"},
 		{"emu:?vis=0", "1..16383"},
 		{"emu:?vis=16384", "1..16383"},
@@ -183,8 +160,8 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?burst=8321", "option burst=8321: a frame of this wire has at most 8320 bytes of payload"},
 		{"emu:?burst=1000&mtu=1000", "option burst=1000: a frame of this wire has at most 936 bytes"},
 		{"emu:?wire=udp://127.0.0.1:0&burst=512", "option burst: only a loop or a memory wire or a shm wire has it"},
-		{"emu:?burst=512&loss=0.1", "option burst=512: with loss=0.1 frames have a checksum"},
-		{"emu:?burst=512&corrupt=1", "option burst=512: with corrupt=1 frames have a checksum"},
+		{"emu:?burst=512&loss=0.1", "option burst=512: with loss, duplicate, reorder or corrupt frames have a checksum"},
+		{"emu:?burst=512&corrupt=1", "option burst=512: with loss, duplicate, reorder or corrupt frames have a checksum"},
 		{"emu:?rate=0", "1000000..64000000000"},
 		{"emu:?rate=999999", "1000000..64000000000"},
 		{"emu:?rate=65G", "1000000..64000000000"},
@@ -197,9 +174,62 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?delay=-1us", "0s..10ms"},
 		{"emu:?delay=11ms", "0s..10ms"},
 		{"emu:?delay=5", "such as 5us"},
-		{"emu:?setup=101us", "0s..100µs"},
+		{"emu:?setup=101us", "0s..100us"},
 		{"emu:?wire=shm:/x&share=on&rate=1M", "option rate: with share=on"},
 		{"emu:?wire=shm:/x&share=on&bus=1M", "option bus: with share=on"},
+		{"emu:?wire=shm:", "shm:PATH"},
+		{"emu:?wire=shm:@", "path"},
+		{"emu:?wire=shm:/" + strings.Repeat("x", 120), "107"},
+		{"emu:?wire=shm:/x&role=server", "auto, listen or connect"},
+		{"emu:?wire=shm:/x&role=both", "auto, listen or connect"},
+		{"emu:?wire=shm:/x&share=yes", "off, on or write"},
+		{"emu:?wire=shm:/x&mtu=100", "160..65344"},
+		{"emu:?wire=shm:/x&ring=4", "memif"},
+		{"emu:?wire=shm:/x&peer=127.0.0.1:9", "UDP"},
+		{"emu:?wire=memif:/x&role=listen", "client or server"},
+		{"emu:?wire=loop&share=on", "shm"},
+		{"emu:?wire=loop&role=listen", "shm"},
+		{"emu:?wire=memif:", "memif:PATH"},
+		{"emu:?wire=memif:/x", "client or server"},
+		{"emu:?wire=memif:/x&role=master", "client or server"},
+		{"emu:?wire=memif:@&role=client", "@NAME"},
+		{"emu:?wire=memif:" + strings.Repeat("x", 120) + "&role=client", "107 bytes"},
+		{"emu:?wire=memif:/x&role=client&id=-1", "0..4294967295"},
+		{"emu:?wire=memif:/x&role=client&id=4294967296", "0..4294967295"},
+		{"emu:?wire=memif:/x&role=client&queues=0", "1..16"},
+		{"emu:?wire=memif:/x&role=client&queues=17", "1..16"},
+		{"emu:?wire=memif:/x&role=client&ring=1", "2..16384"},
+		{"emu:?wire=memif:/x&role=client&ring=1000", "power of two"},
+		{"emu:?wire=memif:/x&role=client&buffer=100", "multiple of 64"},
+		{"emu:?wire=memif:/x&role=client&buffer=x", "64..65536"},
+		{"emu:?wire=memif:/x&role=client&buffer=64&ring=2&mtu=200", "2 buffers of 64"},
+		{"emu:?wire=memif:/x&role=client&mode=fast", "interrupt or poll"},
+		{"emu:?wire=memif:/x&role=client&secret=", "1..23 bytes"},
+		{"emu:?wire=memif:/x&role=client&secret=" + strings.Repeat("x", 120), "1..23 bytes"},
+		{"emu:?wire=memif:/x&role=client&peer=127.0.0.1:9", "UDP"},
+		{"emu:?role=client", "memif"},
+		{"emu:?wire=loop&queues=2", "memif"},
+		{"emu:?wire=mem:x&secret=x", "memif"},
+		{"emu:?wire=pci:", "pci:FUNCTION"},
+		{"emu:?wire=afxdp:", "afxdp:INTERFACE"},
+		{"emu:?wire=cable:", "vhost-user:PATH"},
+		{"emu:?wire=cable:x&mtu=9015", "160..9014"},
+		{"emu:?wire=cable:x&mtu=65344", "160..9014"},
+		{"emu:?wire=cable:x&peer=127.0.0.1:9", "UDP"},
+		{"emu:?wire=cable:x&ring=64", "memif"},
+		{"emu:?wire=cable:x&key=k", "UDP"},
+		{"emu:?wire=cable:x&mac=01:00:00:00:00:01", "station"},
+		{"emu:?wire=cable:x&promiscuous=perhaps", "off or on"},
+		{"emu:?promiscuous=on", "only a NIC as wire has it, as in wire=pci:FUNCTION"},
+		{"eth:", "eth:eth0"},
+		{"eth:?mtu=1514", "eth:eth0"},
+		{"eth:mem:x", "is no NIC"},
+		{"eth:cable:x%", "escape"},
+		{"eth:udp://127.0.0.1:9", "is no NIC"},
+		{"eth:pigeon:x", "is no NIC"},
+		{"eth:cable:x?wire=loop", "option wire"},
+		{"eth:cable:x?colour=green", "unknown option"},
+		{"eth:cable:x?ring=64", "memif"},
 	}
 	for _, tt := range tests {
 		d, err := vfio.Open(context.Background(), tt.address)
@@ -211,20 +241,6 @@ func TestBadAddresses(t *testing.T) {
 		if perr == nil && fmt.Sprint(emulator.CheckAddress(a)) != err.Error() {
 			t.Errorf("%s: CheckAddress says %v, opening it %v", tt.address, emulator.CheckAddress(a), err)
 		}
-	}
-}
-
-func TestPortInUse(t *testing.T) {
-	checkFiles(t)
-	taken, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	_, err = vfio.Open(context.Background(), "emu:?wire=udp://"+taken.LocalAddr().String())
-	var e *vfio.Error
-	if !errors.As(err, &e) || e.Hint == "" || errors.Is(err, vfio.ErrBadAddress) {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -246,9 +262,7 @@ func TestNamedWires(t *testing.T) {
 		if !up(a) || !up(b) {
 			t.Error("link is down with both ends")
 		}
-		if mtu := read32(t, b, datasheet.RegMTU); mtu != 1000 {
-			t.Errorf("the second end has MTU %d", mtu)
-		}
+		should.Be(t, read32(t, b, datasheet.RegMTU), 1000, "the second end has MTU")
 		_, err = vfio.Open(context.Background(), "emu:?wire=mem:x")
 		wantError(t, "third end", err, vfio.ErrBadAddress)
 		closeDevice(t, a)
@@ -270,90 +284,10 @@ func TestNamedWires(t *testing.T) {
 	}
 }
 
-// TestNamedWiresStepTogether connects two ends while one of them is polled.
-func TestNamedWiresStepTogether(t *testing.T) {
-	a, b := openAddress(t, "emu:?wire=mem:together").(*emulator.Device), openAddress(t, "emu:?wire=mem:together").(*emulator.Device)
-	x, y := newAdminHost(t, a), newAdminHost(t, b)
-	waiting := y.listen("door")
-	x.dial(x.createVI(), b.MAC(), "door")
-	for end := time.Now().Add(timeout); time.Now().Before(end); {
-		a.Poll()
-		if e, ok := y.next(); ok {
-			if e.ID != waiting {
-				t.Errorf("reply %+v", e)
-			}
-			return
-		}
-	}
-	t.Error("the request does not arrive")
-}
-
-// TestUDPDevices connects two devices over UDP, each with a thread of its own.
-func TestUDPDevices(t *testing.T) {
-	checkFiles(t)
-	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	where := free.LocalAddr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server := openAddress(t, "emu:?wire=udp://"+where)
-	client := openAddress(t, "emu:?wire=udp://127.0.0.1:0&loss=0.2&seed=4&peer="+where)
-	a, b := newAdminHost(t, client), newAdminHost(t, server)
-	connect(t, a, b)
-}
-
 // keyFile makes a file with a key of equal bytes.
 func keyFile(t *testing.T, digits string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte(strings.Repeat(digits, 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.Repeat(digits, 32)+"\n"), 0o600))
 	return file
-}
-
-// TestUDPDevicesWithKey connects two devices over an encrypted wire that loses
-// frames, and does not connect two with different keys.
-func TestUDPDevicesWithKey(t *testing.T) {
-	checkFiles(t)
-	key := keyFile(t, "5a")
-	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	where := free.LocalAddr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server := openAddress(t, "emu:?wire=udp://"+where+"&corrupt=0.1&key="+key)
-	client := openAddress(t, "emu:?wire=udp://127.0.0.1:0&loss=0.2&duplicate=0.1&seed=4&peer="+where+"&key="+key)
-	connect(t, newAdminHost(t, client), newAdminHost(t, server))
-}
-
-func FuzzOpen(f *testing.F) {
-	for _, s := range []string{"emu:", "emu:?wire=mem:a&mtu=200&mac=02:00:00:00:00:01", "emu:?loss=0.5&seed=3&corrupt=1", "emu:?doorbells=trapped&engine=inline"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, address string) {
-		if !strings.HasPrefix(address, "emu:") || strings.Contains(address, "udp") {
-			t.Skip("addresses of this machine are not for a fuzzer")
-		}
-		d, err := vfio.Open(context.Background(), address)
-		if err != nil {
-			var e *vfio.Error
-			if d != nil || !errors.As(err, &e) {
-				t.Fatalf("%v, error %v", d, err)
-			}
-			return
-		}
-		if d.Info().Address != address {
-			t.Errorf("address %q", d.Info().Address)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 }

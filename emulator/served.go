@@ -29,7 +29,6 @@ func (d *Device) RegionFile(index int) (fd int, offset uint64, err error) {
 	return m.fd, 0, nil
 }
 
-// MapWindow is described at vfiouser.ServedDevice.
 func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
 	return d.mapping("map window", func() (err error) {
 		if iova%datasheet.PageSize != 0 || len(window)%datasheet.PageSize != 0 {
@@ -44,7 +43,6 @@ func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) erro
 	})
 }
 
-// UnmapWindows is described at vfiouser.ServedDevice.
 func (d *Device) UnmapWindows(first, last uint64) error {
 	return d.mapping("unmap windows", func() error {
 		d.engine.Exclusive(func() { d.iommu.removeWindows(first, last) })
@@ -52,7 +50,6 @@ func (d *Device) UnmapWindows(first, last uint64) error {
 	})
 }
 
-// Renew is described at vfiouser.ServedDevice.
 func (d *Device) Renew(ctx context.Context) error {
 	if err := d.Reset(ctx); err != nil {
 		return err
@@ -71,7 +68,7 @@ func (d *Device) Renew(ctx context.Context) error {
 			d.iommu.clear()
 			copy(sram.bytes, d.sram.bytes[:d.processor.Kept()])
 			d.sram, sram = sram, d.sram
-			d.engine.MapSRAM(d.sram.bytes, d.processor.Used())
+			_ = d.engine.MapSRAM(d.sram.bytes, d.processor.Used()) // there was room before
 			if doorbells != nil {
 				d.doorbells, doorbells = doorbells, d.doorbells
 				d.engine.MapDoorbells(d.doorbells.bytes)

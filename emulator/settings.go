@@ -3,7 +3,6 @@ package emulator
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -11,202 +10,117 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// setting is an option of an address.
-type setting struct {
-	name  string
-	wires []wireKind // the kinds of wire that have it; nil: it is not about the wire
-	parse func(s *settings, value string) error
+// settings are those of an address. docs/addresses.md describes the options, package option their tags.
+type settings struct {
+	name string // the address, or that of a device of a fleet
+	wireAddress
+	General generalSettings
+	// Each kind of wire has options of its own.
+	burst burstSettings
+	udp   udpSettings
+	memif wire.MemifOptions
+	shm   shmSettings
+	nic   wire.NICOptions
+	agent agentSettings
+
+	pinned bool
+	memory uint64                    // bytes that the agent lets the device map; 0: no limit
+	around func(wire.Port) wire.Port // what surrounds the wire, nil for nothing
 }
 
-// The README describes these options. Most VIs, CQs and regions that an address can
-// ask for: a page of doorbells for each endpoint and completion queue makes a BAR of
-// 128 MiB, which has its place below 4 GiB as 32-bit BARs must (see layBARs); regions
-// are as many as handles can tell apart.
-var settingTable = []setting{
-	{"wire", nil, parseWire},
-	{"peer", []wireKind{wireUDP}, parsePeers},
-	{"key", []wireKind{wireUDP}, text(func(s *settings) *string { return &s.keyFile }, math.MaxInt, "it is a file with 64 hexadecimal digits")},
-	{"engine", nil, choice(func(s *settings) *bool { return &s.device.Thread }, "inline or thread",
-		map[string]bool{"inline": false, "thread": true})},
-	{"core", nil, number(func(s *settings) *int { return &s.device.Core }, 0, maxCore)},
-	{"doorbells", nil, choice(func(s *settings) *DoorbellMode { return &s.device.Doorbells }, "mapped or trapped",
-		map[string]DoorbellMode{"mapped": DoorbellsMapped, "trapped": DoorbellsTrapped})},
-	{"mtu", nil, number(func(s *settings) *int { return &s.mtu }, datasheet.MinMTU, datasheet.MaxMTU)},
-	{"mac", nil, parseMAC},
-	{"loss", nil, chance(func(s *settings) *float64 { return &s.faults.Loss })},
-	{"duplicate", nil, chance(func(s *settings) *float64 { return &s.faults.Duplicate })},
-	{"reorder", nil, chance(func(s *settings) *float64 { return &s.faults.Reorder })},
-	{"corrupt", nil, chance(func(s *settings) *float64 { return &s.faults.Corrupt })},
-	{"seed", nil, number(func(s *settings) *uint64 { return &s.faults.Seed }, 0, math.MaxUint64)},
-	{"burst", []wireKind{wireLoop, wireMemory, wireShared}, number(func(s *settings) *int { return &s.device.Pipeline.Burst }, speed.MinBurst, speed.MaxBurst)},
-	{"rate", nil, rate(func(s *settings) *int64 { return &s.shape.Rate })},
-	{"delay", nil, span(func(s *settings) *time.Duration { return &s.shape.Delay }, speed.MaxDelay)},
-	{"setup", nil, span(func(s *settings) *time.Duration { return &s.device.Pipeline.Setup }, speed.MaxSetup)},
-	{"bus", nil, rate(func(s *settings) *int64 { return &s.device.Pipeline.Bus })},
-	{"role", []wireKind{wireMemif, wireShared}, choice(func(s *settings) *string { return &s.role },
-		"server or client of a memif, or listen, connect or auto of a shm wire",
-		map[string]string{"server": "server", "client": "client", "listen": "listen", "connect": "connect", "auto": "auto"})},
-	{"id", []wireKind{wireMemif}, number(func(s *settings) *uint32 { return &s.memif.ID }, 0, math.MaxUint32)},
-	{"queues", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Queues }, 1, wire.MemifMaxQueues)},
-	{"ring", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Ring }, 2, wire.MemifMaxRing)},
-	{"buffer", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Buffer }, 64, 1<<16)},
-	{"mode", []wireKind{wireMemif}, choice(func(s *settings) *bool { return &s.memif.Polling }, "poll or interrupt",
-		map[string]bool{"poll": true, "interrupt": false})},
-	{"secret", []wireKind{wireMemif}, text(func(s *settings) *string { return &s.memif.Secret }, wire.MemifMaxSecret,
-		fmt.Sprintf("it has 1 to %d bytes", wire.MemifMaxSecret))},
-	{"share", []wireKind{wireShared}, parseShare},
-	{"socket", []wireKind{wireAgent}, text(func(s *settings) *string { return &s.agent.Socket }, 107, "it is the path of the agent's socket")},
-	{"memory", []wireKind{wireAgent}, parseMemory},
-	{"promiscuous", []wireKind{wireNIC}, choice(func(s *settings) *bool { return &s.nic.Promiscuous }, "on or off",
-		map[string]bool{"on": true, "off": false})},
-	{"sram", nil, number(func(s *settings) *uint32 { return &s.device.SRAM }, processor.MinSRAM, maxSRAM)},
-	{"vis", nil, number(func(s *settings) *uint32 { return &s.vis }, 1, 1<<14-1)},
-	{"cqs", nil, number(func(s *settings) *uint32 { return &s.limits().CQs }, 1, 1<<14)},
-	{"regions", nil, number(func(s *settings) *uint32 { return &s.limits().Regions }, 1, 1<<20)},
+// generalSettings are those of all addresses. A page of doorbells for each endpoint and completion queue makes a BAR of
+// 128 MiB at most, which has its place below 4 GiB as 32-bit BARs must (see layBARs); regions are as many as handles can
+// tell apart. Cores are those of a unix.CPUSet.
+type generalSettings struct {
+	Wire      string        `option:"wire"` // see wireAddress
+	Thread    bool          `option:"engine" oneof:"inline,thread"`
+	Core      int           `option:"core" range:"0..1023"`
+	Doorbells DoorbellMode  `option:"doorbells" oneof:",mapped,trapped"`
+	MTU       int           `option:"mtu" range:"160..65344"`
+	MAC       datasheet.MAC `option:"mac"`
+	Faults    wire.FaultOptions
+	Rate      speed.Rate    `option:"rate"`
+	Delay     time.Duration `option:"delay" range:"0s..10ms"`
+	Setup     time.Duration `option:"setup" range:"0s..100us"`
+	Bus       speed.Rate    `option:"bus"`
+	Half      bool          `option:"duplex" oneof:"full,half"`
+	Buffers   int           `option:"buffers" range:"1..64"`
+	SRAM      uint32        `option:"sram" range:"262144..1073741824"`
+	VIs       uint32        `option:"vis" range:"1..16383"`
+	CQs       uint32        `option:"cqs" range:"1..16384"`
+	Regions   uint32        `option:"regions" range:"1..1048576"`
+}
+
+type burstSettings struct {
+	Burst int `option:"burst" range:"64..65536"`
+}
+
+type udpSettings struct {
+	Peers   peers  `option:"peer"`
+	KeyFile string `option:"key" range:"1.." allowed:"a file with 64 hexadecimal digits"`
+	key     *wire.Key
+}
+
+type shmSettings struct {
+	Role  wire.SHMRole `option:"role" oneof:"auto,listen,connect"`
+	Share int          `option:"share" oneof:"off,on,write"`
+}
+
+type agentSettings struct {
+	Socket string       `option:"socket" range:"1..107" allowed:"the path of the agent's socket"`
+	Memory option.Bytes `option:"memory" range:"4K.."`
+}
+
+// options are the settings that addresses with a kind of wire have.
+func (s *settings) options(kind wireKind) []any {
+	switch kind {
+	case wireLoop, wireMemory:
+		return []any{&s.General, &s.burst}
+	case wireShared:
+		return []any{&s.General, &s.burst, &s.shm}
+	case wireMemif:
+		return []any{&s.General, &s.memif}
+	case wireUDP:
+		return []any{&s.General, &s.udp}
+	case wireNIC:
+		return []any{&s.General, &s.nic}
+	case wireAgent:
+		return []any{&s.General, &s.agent}
+	}
+	return []any{&s.General}
 }
 
 // OptionNames lists the options that addresses of emulated devices may have.
 func OptionNames() (names []string) {
-	for _, s := range settingTable {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-// unknownOption refuses an option that no address has. wire is the option of that name, "" without it.
-type unknownOption struct{ name, value, wire string }
-
-func (e *unknownOption) Error() string { return fmt.Sprintf("unknown option %q", e.name) }
-
-// hint names the option that differs in one or two letters, or else those of the address's wire. Only
-// in addresses of Scheme the wire is an option itself.
-func (e *unknownOption) hint(scheme string) string {
 	var s settings
-	_ = parseWire(&s, e.wire) // an address with a bad wire gets the options of a loop
-	best, nearest, names := min(3, len(e.name)), "", []string(nil)
-	for _, o := range settingTable {
-		if o.wires != nil && !slices.Contains(o.wires, s.kind) || o.name == "wire" && scheme != Scheme {
-			continue
-		}
-		names = append(names, o.name)
-		if d := differences(e.name, o.name); d < best {
-			best, nearest = d, o.name
-		}
+	for kind := range wireKinds {
+		names = append(names, option.Names("option", s.options(kind)...)...)
 	}
-	if nearest != "" {
-		return "did you mean " + nearest + "?"
-	}
-	_, called := s.kind.form()
-	has := fmt.Sprintf("with %s, %s: has the options %s", called, scheme, strings.Join(names, ", "))
-	if s.kind == wireNIC {
-		start, next := scheme+":", "?"
-		if scheme == Scheme {
-			start += "?wire="
-		}
-		if strings.Contains(e.wire, "?") {
-			next = "&"
-		}
-		has += fmt.Sprintf("; options of the NIC's own address follow it as in %s%s", start, option.InAddress(e.wire+next+e.name+"="+e.value))
-	}
-	return has
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// differences counts the letters that have to be put in, left out or replaced to make b of a.
-func differences(a, b string) int {
-	row := make([]int, len(b)+1) // for what has been read of a
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := corner
-			if a[i] != b[j] {
-				replaced++
-			}
-			corner, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
+// peers are HOST:PORTs.
+type peers []string
+
+// Set reads them with commas between them.
+func (p *peers) Set(text string) error {
+	*p = strings.Split(text, ",")
+	for _, peer := range *p {
+		if err := checkHostPort(peer); err != nil {
+			return err
+		}
+		if strings.HasSuffix(peer, ":0") {
+			return errors.New("port of a peer is not in 1..65535")
 		}
 	}
-	return row[len(b)]
-}
-
-// limits are those of the device, to be changed.
-func (s *settings) limits() *engine.Limits {
-	if s.device.Limits == (engine.Limits{}) {
-		s.device.Limits = engine.DefaultLimits()
-	}
-	return &s.device.Limits
-}
-
-// wireForm is the form of the address of a kind of wire.
-type wireForm struct {
-	kind                  wireKind
-	prefix, where, called string
-}
-
-// wireForms are the values of option wire, and what errors call such a wire.
-var wireForms = []wireForm{
-	{wireLoop, "loop", "", "a loop"},
-	{wireMemory, "mem:", "NAME", "a memory wire"},
-	{wireHost, "host:", "NAME", "a wire of this host"},
-	{wireUDP, "udp://", "HOST:PORT", "a UDP wire"},
-	{wireMemif, "memif:", "PATH", "a memif"},
-	{wireShared, "shm:", "PATH", "a shm wire"},
-	{wireNIC, "pci:", "FUNCTION", "a NIC as wire"},
-	{wireNIC, "afxdp:", "INTERFACE", "a NIC as wire"},
-	{wireNIC, "vhost-user:", "PATH", "a NIC as wire"},
-	{wireNIC, "vfio-user:", "PATH", "a NIC as wire"},
-	{wireAgent, "agent:", "NAME", "a NIC of the agent"},
-	{wireAgent, "agent:", "", "a NIC of the agent"},
-}
-
-// form returns the first form of a wire of a kind, and what errors call it.
-func (k wireKind) form() (form, called string) {
-	i := slices.IndexFunc(wireForms, func(f wireForm) bool { return f.kind == k })
-	return wireForms[i].prefix + wireForms[i].where, wireForms[i].called
-}
-
-// checkWire refuses an option that wires of the address's kind do not have.
-func (o *setting) checkWire(kind wireKind) error {
-	if o.wires == nil || slices.Contains(o.wires, kind) {
-		return nil
-	}
-	var called, examples []string
-	for _, k := range o.wires {
-		form, name := k.form()
-		called, examples = append(called, name), append(examples, form)
-	}
-	return fmt.Errorf("option %s: only %s has it, as in wire=%s", o.name, strings.Join(called, " or "), strings.Join(examples, " or wire="))
-}
-
-func parseWire(s *settings, v string) error {
-	var forms []string
-	for _, f := range wireForms {
-		if where, ok := strings.CutPrefix(v, f.prefix); ok && (where == "") == (f.where == "") {
-			s.kind, s.where = f.kind, where
-			switch f.kind {
-			case wireUDP:
-				return checkHostPort(where)
-			case wireNIC:
-				s.nic.Address = v
-			}
-			return nil
-		}
-		forms = append(forms, f.prefix+f.where)
-	}
-	if wire.IsNICAddress(v) { // of a driver that is not ours
-		s.kind, s.nic.Address = wireNIC, v
-		return nil
-	}
-	return fmt.Errorf("it is %s; PATH of memif: and shm: may be @NAME", strings.Join(forms, ", "))
+	return nil
 }
 
 func checkHostPort(v string) error {
@@ -220,96 +134,62 @@ func checkHostPort(v string) error {
 	return nil
 }
 
-func parsePeers(s *settings, v string) error {
-	for p := range strings.SplitSeq(v, ",") {
-		if err := checkHostPort(p); err != nil {
-			return err
+// limits are those of the engine.
+func (s *settings) limits() engine.Limits {
+	l, o := engine.DefaultLimits(), s.General
+	if o.VIs != 0 {
+		l.Endpoints = o.VIs + 1 // endpoint 0 is reserved
+	}
+	if o.CQs != 0 {
+		l.CQs = o.CQs
+	}
+	if o.Regions != 0 {
+		l.Regions = o.Regions
+	}
+	return l
+}
+
+// device are the choices of New but for the wire.
+func (s *settings) device() Options {
+	o := s.General
+	return Options{Name: s.name, MAC: o.MAC, Limits: s.limits(), Pipeline: s.pipeline(), Doorbells: o.Doorbells,
+		Thread: o.Thread, Pinned: s.pinned, Core: o.Core, SRAM: o.SRAM, Memory: s.memory}
+}
+
+func (s *settings) pipeline() engine.Pipeline {
+	o := s.General
+	return engine.Pipeline{Burst: s.burst.Burst, Bus: int64(o.Bus), HalfDuplex: o.Half, Setup: o.Setup, Buffers: o.Buffers}
+}
+
+// checkShape refuses a speed and a burst that the rest of the address does not allow.
+func (s *settings) checkShape() error {
+	o := s.General
+	if s.shm.Share != 0 {
+		for name, given := range map[string]bool{"rate": o.Rate != 0, "delay": o.Delay != 0, "bus": o.Bus != 0, "setup": o.Setup != 0} {
+			if given {
+				return fmt.Errorf("option %s: with share=on payloads do not cross the wire, leave one of the two out", name)
+			}
 		}
-		if strings.HasSuffix(p, ":0") {
-			return errors.New("port of a peer is not in 1..65535")
-		}
-		s.peers = append(s.peers, p)
+	}
+	switch {
+	case o.MTU != 0:
+		return s.checkBurst(o.MTU)
+	case s.kind == wireLoop:
+		return s.checkBurst(wire.DefaultMemoryMTU)
+	}
+	return nil // the wire knows
+}
+
+// checkBurst refuses bursts that frames of at most mtu bytes cannot have.
+func (s *settings) checkBurst(mtu int) error {
+	burst, payload, faulty := s.burst.Burst, mtu-datasheet.HeaderSize, s.General.Faults
+	faulty.Seed = 0
+	switch {
+	case burst > payload:
+		return fmt.Errorf("option burst=%d: a frame of this wire has at most %d bytes of payload", burst, payload)
+	case burst != 0 && burst < payload && faulty != (wire.FaultOptions{}):
+		return fmt.Errorf("option burst=%d: with loss, duplicate, reorder or corrupt frames have a checksum, and go whole: "+
+			"leave one of the two out, or give a burst of %d", burst, payload)
 	}
 	return nil
-}
-
-func parseMemory(s *settings, v string) error {
-	n, err := option.ParseBytes(v)
-	if err == nil && n < datasheet.PageSize {
-		err = fmt.Errorf("it is at least %d", datasheet.PageSize)
-	}
-	s.agent.Memory = uint64(n)
-	return err
-}
-
-func parseShare(s *settings, v string) error {
-	switch v {
-	case "on", "write":
-		s.shared.Share, s.shared.ShareWrite = true, v == "write"
-	case "off":
-		s.shared.Share, s.shared.ShareWrite = false, false
-	default:
-		return errors.New("it is on, off or write")
-	}
-	return nil
-}
-
-func parseMAC(s *settings, v string) error {
-	hw, err := net.ParseMAC(v)
-	if err != nil || len(hw) != len(datasheet.MAC{}) {
-		return errors.New("it is six bytes such as 02:00:00:00:00:01")
-	}
-	mac := datasheet.MAC(hw)
-	if mac.IsMulticast() || mac == (datasheet.MAC{}) {
-		return errors.New("it is the address of one station: not zero, and not a group's")
-	}
-	s.device.MAC = mac
-	return nil
-}
-
-// choice parses one of some words; says lists them.
-func choice[T any](at func(s *settings) *T, says string, values map[string]T) func(s *settings, v string) error {
-	return func(s *settings, v string) error {
-		x, ok := values[v]
-		if !ok {
-			return errors.New("it is " + says)
-		}
-		*at(s) = x
-		return nil
-	}
-}
-
-// text takes 1 to most bytes as they are; says is the error if there are others.
-func text(at func(s *settings) *string, most int, says string) func(s *settings, v string) error {
-	return func(s *settings, v string) error {
-		if v == "" || len(v) > most {
-			return errors.New(says)
-		}
-		*at(s) = v
-		return nil
-	}
-}
-
-// number parses a number in low..high.
-func number[T int | uint32 | uint64](at func(s *settings) *T, low, high T) func(s *settings, v string) error {
-	return func(s *settings, v string) error {
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil || n < uint64(low) || n > uint64(high) {
-			return fmt.Errorf("it is a number in %d..%d", low, high)
-		}
-		*at(s) = T(n)
-		return nil
-	}
-}
-
-// chance parses a probability.
-func chance(at func(s *settings) *float64) func(s *settings, v string) error {
-	return func(s *settings, v string) error {
-		p, err := strconv.ParseFloat(v, 64)
-		if err != nil || !(p >= 0 && p <= 1) {
-			return errors.New("it is a probability in 0..1")
-		}
-		*at(s) = p
-		return nil
-	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -41,10 +43,14 @@ type sharer struct {
 // newSharer makes a NIC, whose engine is inline if nothing else is said.
 func newSharer(t testing.TB, o wire.SHMOptions, change func(o *emulator.Options)) *sharer {
 	t.Helper()
-	port, err := wire.NewSHM(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var port *wire.SHM
+	waittest.Until(t, "the peer answers in time", func() bool { // not at once where the machine is busy
+		var err error
+		if port, err = wire.NewSHM(t.Context(), o); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	options := emulator.Options{Wire: port}
 	if change != nil {
 		change(&options)
@@ -168,65 +174,6 @@ func TestLentBetweenDevices(t *testing.T) {
 			}
 			if n := sharedMappings(t); n != 0 {
 				t.Errorf("%d mappings are left", n)
-			}
-		})
-	}
-}
-
-// TestFreeWhatIsLent takes memory back while the peer, which does not run, still
-// has to read it: what it reads later does not arrive.
-func TestFreeWhatIsLent(t *testing.T) {
-	for _, how := range []string{"disconnected", "reset"} {
-		t.Run(how, func(t *testing.T) {
-			checkFiles(t)
-			a, b := newSharers(t, true, true, nil)
-			p := conform.NewWorld(t, a.nic, b.nic)
-			x, y := p.Connect(conform.Setup{})
-			waitShared(t, a, x.Memory.Bytes())
-			const n = 20_000
-			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, n)); err != nil {
-				t.Fatal(err)
-			}
-			p.Until("the credit", func() bool { return !a.device.Poll() && !b.device.Poll() })
-			before := a.port.Stats().Lent
-			if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)); err != nil {
-				t.Fatal(err)
-			}
-			for a.port.Stats().Lent == before {
-				a.device.Poll() // and not the peer
-			}
-			if how == "reset" {
-				if err := a.device.Reset(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			} else if err := x.VI.Disconnect(conform.Context(t)); err != nil {
-				t.Fatal(err)
-			}
-			for i := range x.Memory.Bytes() {
-				x.Memory.Bytes()[i] = 0xee
-			}
-			if how != "reset" {
-				if err := x.Memory.Close(conform.Context(t)); err != nil { // and unmapped
-					t.Fatal(err)
-				}
-			}
-			for end := time.Now().Add(timeout); ; {
-				b.nic.Poll()
-				a.device.Poll()
-				d, err := y.VI.RecvDone()
-				if errors.Is(err, via.ErrNotDone) {
-					if time.Now().After(end) {
-						t.Fatal("the receive never ends")
-					}
-					continue
-				}
-				if d == nil || !d.Status().Failed() {
-					t.Errorf("the receive: %v", err)
-				}
-				break
-			}
-			if s := b.port.Stats(); how == "reset" && s.Revoked == 0 {
-				t.Errorf("%+v", s)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -15,18 +16,13 @@ import (
 // TestSwitchCutsThrough: NICs on a switch place frames that still arrive, and no sender stalls within one. Those that a busy
 // machine makes it send again break off when the first has arrived after all.
 func TestSwitchCutsThrough(t *testing.T) {
-	ends, err := wire.NewSwitch(2, wire.SwitchOptions{Watchdog: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(wire.NewSwitch(2, wire.SwitchOptions{Watchdog: time.Second}))(t)
 	var hosts [2]*adminHost
 	for i := range hosts {
 		d, err := emulator.New(emulator.Options{Wire: ends[i], MAC: datasheet.MAC{2, 0, 0, 0, 0, byte(1 + i)}, Limits: smallLimits,
 			// A frame of 4 KiB takes 400 us: a busy machine cannot hide it from the switch.
 			Pipeline: engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256, Bus: 10e6}, Thread: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { closeDevice(t, d) })
 		hosts[i] = newAdminHost(t, d)
 		hosts[i].thread = true
@@ -45,15 +41,9 @@ func TestSwitchCutsThrough(t *testing.T) {
 
 // TestWireBroke: a NIC drops a frame whose sender stalls within the switch, and says which station it was.
 func TestWireBroke(t *testing.T) {
-	ends, err := wire.NewSwitch(2, wire.SwitchOptions{Watchdog: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(wire.NewSwitch(2, wire.SwitchOptions{Watchdog: time.Millisecond}))(t)
 	mac := datasheet.MAC{2, 0, 0, 0, 0, 9}
-	d, err := emulator.New(emulator.Options{Wire: ends[1], MAC: mac, Limits: smallLimits, Thread: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(emulator.New(emulator.Options{Wire: ends[1], MAC: mac, Limits: smallLimits, Thread: true}))(t)
 	t.Cleanup(func() { closeDevice(t, d) })
 	newAdminHost(t, d)
 	station := datasheet.MAC{2, 0, 0, 0, 0, 7}

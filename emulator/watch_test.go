@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -12,28 +11,38 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// crossing counts connect requests that cross a wire, by whether they were sent or came.
-type crossing map[bool]int
-
-func (c crossing) see(sent bool, frame []byte) {
-	if h := datasheet.HeaderAt(frame); h != nil && h.Type == datasheet.FrameConnectRequest {
-		c[sent]++
-	}
+// crossing counts connect requests that cross a wire: those that were sent, and those that came.
+type crossing struct {
+	sent, came int
+	enough     context.CancelFunc
 }
 
-// knock asks for a connection that nobody takes, through the device.
-func knock(t *testing.T, d vfio.Device) {
+func (c *crossing) see(sent bool, frame []byte) {
+	if h := datasheet.HeaderAt(frame); h == nil || h.Type != datasheet.FrameConnectRequest {
+		return
+	}
+	if sent {
+		c.sent++
+	} else {
+		c.came++
+	}
+	c.enough()
+}
+
+// knock asks for a connection that nobody takes, through the device, until c has seen that.
+func (c *crossing) knock(t *testing.T, d vfio.Device) {
 	t.Helper()
 	nic, err := via.OpenDevice(t.Context(), d, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nic.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
+	c.enough = cancel
 	to := via.Address{MAC: datasheet.MAC{2, 0, 0, 0, 0, 9}, Discriminator: "nobody"}
-	if c, err := via.Dial(ctx, nic, to.String(), via.ConnOptions{}); err == nil {
-		c.Close()
+	if conn, err := via.Dial(ctx, nic, to.String(), via.ConnOptions{}); err == nil {
+		conn.Close()
 		t.Fatal("somebody was there")
 	}
 }
@@ -41,19 +50,19 @@ func knock(t *testing.T, d vfio.Device) {
 // TestWatch: who watches a wire sees what crosses it, both ways.
 func TestWatch(t *testing.T) {
 	for _, address := range []string{"emu:?wire=mem:watched", "emu:?wire=mem:lossy&duplicate=0.5&mtu=1500"} {
-		seen := crossing{}
+		var seen crossing
 		d, err := vfio.Open(t.Context(), address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.(*emulator.Device).Watch(seen.see)
 		openAddress(t, address)
-		knock(t, d)
-		if seen[true] == 0 || seen[false] != 0 {
-			t.Errorf("%s: %v", address, seen)
+		seen.knock(t, d)
+		if seen.sent == 0 || seen.came != 0 {
+			t.Errorf("%s: %d sent, %d came", address, seen.sent, seen.came)
 		}
 	}
-	seen := crossing{}
+	var seen crossing
 	a, b, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +70,9 @@ func TestWatch(t *testing.T) {
 	if !a.Watch(seen.see) || a.Watch(seen.see) {
 		t.Error("one can watch, and two cannot")
 	}
-	knock(t, b)
-	if seen[false] == 0 || seen[true] != 0 {
-		t.Errorf("%v", seen)
+	seen.knock(t, b)
+	if seen.came == 0 || seen.sent != 0 {
+		t.Errorf("%d sent, %d came", seen.sent, seen.came)
 	}
 	closeDevice(t, a)
 }

@@ -6,6 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -44,9 +46,7 @@ func TestWindowsModel(t *testing.T) {
 		}
 		for i := range pages {
 			w, err := u.Window(uint64(i)*testPage, testPage, false)
-			if (err == nil) != (at[i] != 0) {
-				r.Fatalf("page %d: %v, memory %d", i, err, at[i])
-			}
+			must.Be(r, err == nil, at[i] != 0, "page %d: %v, memory %d", i, err, at[i])
 			if err == nil && &w[0] != &mem[(at[i]-1)*testPage] {
 				r.Fatalf("page %d is elsewhere", i)
 			}
@@ -66,23 +66,15 @@ func TestWindowsAreJoined(t *testing.T) {
 	u := iommu{master: true}
 	for i := range pages {
 		p := (i * 7) % pages
-		if err := u.addWindow(mem[p*testPage:(p+1)*testPage:(p+1)*testPage], uint64(p)*testPage, vfio.DMARead); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, u.addWindow(mem[p*testPage:(p+1)*testPage:(p+1)*testPage], uint64(p)*testPage, vfio.DMARead))
 	}
-	if len(u.mappings) != 1 {
-		t.Fatalf("%d mappings", len(u.mappings))
-	}
+	must.Be(t, len(u.mappings), 1, "mappings")
 	if w, err := u.Window(0, pages*testPage, false); err != nil || len(w) != pages*testPage {
 		t.Fatalf("%d bytes, %v", len(w), err)
 	}
 	u.removeWindows(0, ^uint64(0))
-	if len(u.mappings) != 0 {
-		t.Fatalf("%d mappings are left", len(u.mappings))
-	}
+	must.Be(t, len(u.mappings), 0, "mappings are left")
 	for _, iova := range []uint64{^uint64(0) - testPage + 1, ^uint64(0) &^ (testPage - 1)} {
-		if err := u.addWindow(mem[:testPage], iova, vfio.DMARead); !errors.Is(err, vfio.ErrIOVARange) {
-			t.Errorf("window at %#x: %v", iova, err)
-		}
+		should.Fail(t, u.addWindow(mem[:testPage], iova, vfio.DMARead), vfio.ErrIOVARange, "window at %#x", iova)
 	}
 }

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -166,53 +165,4 @@ func TestForgedAcknowledgements(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FuzzAcknowledgements answers what a NIC sends with any sequence of acknowledgements,
-// 14 bytes each: how many frames, which later ones, how many came twice, and the time
-// since the last.
-func FuzzAcknowledgements(f *testing.F) {
-	one := func(n uint8, later uint64, twice uint32, time uint8) []byte {
-		b := binary.LittleEndian.AppendUint64([]byte{n}, later)
-		return append(binary.LittleEndian.AppendUint32(b, twice), time)
-	}
-	join := func(all ...[]byte) (b []byte) {
-		for _, a := range all {
-			b = append(b, a...)
-		}
-		return b
-	}
-	f.Add(uint8(1), one(1, 0, 0, 0))
-	f.Add(uint8(64), join(one(0, 0b1110, 0, 1), one(0, 0b1111_1110, 1, 1), one(8, 1<<62, 0, 20), one(64, 0, 0, 0)))
-	f.Add(uint8(64), join(one(0, 1<<63, 0, 0), one(0, ^uint64(0), 0xffffffff, 255), one(65, 0, 0, 0)))
-	f.Add(uint8(3), join(one(0, ^uint64(3), 0, 1), one(0xff, 2, 0, 1), one(0, 1, 3, 100)))
-	f.Add(uint8(40), join(one(20, 0x5555_5555, 1, 1), one(0, 0, 2, 6), one(1, 0x5555_5555, 3, 6), one(19, 0, 4, 6)))
-	f.Fuzz(func(t *testing.T, n uint8, acks []byte) {
-		frames := 1 + int(n)%64
-		acks = acks[:min(len(acks), 64*14)]
-		x := newLiar(t, frames)
-		acked, elapsed := uint32(0), 0
-		for ; len(acks) >= 14; acks = acks[14:] {
-			ticks := int(acks[13])
-			elapsed += ticks
-			x.w.now += time.Duration(ticks) * 100 * time.Microsecond
-			ack := acked + uint32(int8(acks[0]))
-			x.ack(x.base+ack, binary.LittleEndian.Uint64(acks[1:]), binary.LittleEndian.Uint32(acks[9:]))
-			if ack > acked && ack <= uint32(frames) {
-				acked = ack
-			}
-			if done := x.s.Status().Done(); done != (acked == uint32(frames)) && state(x.v) == datasheet.StateConnected {
-				t.Fatalf("%d of %d frames are acknowledged, but the send: %v", acked, frames, x.s.Status())
-			}
-			if again := x.sent - frames; again > 64*64+64*elapsed {
-				t.Fatalf("%d frames were sent again within %d units", again, elapsed)
-			}
-		}
-		x.w.a.port.spoil = nil
-		y, z := x.w.a.newVI(x.v.handle, nil), x.w.b.newVI(x.v.handle, nil)
-		connect(y, z)
-		if sent, received, _ := message(y, z, []byte("alive")); sent.Failed() || received.Failed() {
-			t.Fatalf("%v, %v", sent, received)
-		}
-	})
 }

@@ -2,11 +2,10 @@ package engine_test
 
 import (
 	"fmt"
-	"runtime"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -50,10 +49,7 @@ func (e *echo) received() bool {
 // onMemory puts both NICs on a wire in memory that takes frames of size bytes,
 // and on the real clock.
 func onMemory(t testing.TB, size int) option {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: size + datasheet.HeaderSize})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := must.Two(wire.NewMemory(wire.MemoryOptions{MTU: size + datasheet.HeaderSize}))(t)
 	ends := []engine.Port{a, b}
 	return func(c *engine.Config, _ *port) {
 		c.Port, ends = ends[0], ends[1:]
@@ -69,10 +65,15 @@ func TestNothingIsAllocated(t *testing.T) {
 		"store and forward": policies(pipeline.StoreAndForward{}, pipeline.StoreAndForward{}),
 		"static":            policies(pipeline.Static{Pulse: 700}, pipeline.Static{Pulse: 900}),
 		"learning":          policies(pipeline.NewAuto(pipeline.EarlyBytes), pipeline.NewAuto(pipeline.FewTransfers)),
+		"lent":              nil,
 	} {
 		for _, meddled := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, log and pulses %v", name, meddled), func(t *testing.T) {
-				w := newWorld(t, onMemory(t, 8192), o, bursts(1024))
+				options := []option{onMemory(t, 8192), o, bursts(1024)}
+				if o == nil {
+					options = []option{lending(8192, new([2]*lender)), onMemory(t, 8192), overMemory}
+				}
+				w := newWorld(t, options...)
 				v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
 				connect(v, p)
 				if meddled {
@@ -107,81 +108,11 @@ func TestNothingIsAllocated(t *testing.T) {
 				for range 1 << queueLog2 {
 					one()
 				}
-				if n := testing.AllocsPerRun(100, one); n != 0 {
-					t.Errorf("%v allocations a message", n)
+				should.Be(t, testing.AllocsPerRun(100, one), 0, "allocations a message")
+				if name == "lent" && !meddled && w.a.lender.lent == 0 {
+					t.Error("nothing was lent")
 				}
 			})
 		}
 	}
-}
-
-// BenchmarkEcho is the time that a message takes one way through two engines and
-// the wire in memory between them, which are stepped in turn by one goroutine
-// ("inline") or each by its own ("apart": two processors are needed). A frame
-// takes all of a message.
-func BenchmarkEcho(b *testing.B) {
-	for _, apart := range []bool{false, true} {
-		for _, size := range []int{64, 8 << 10, 0xff00} {
-			for _, p := range []struct {
-				name   string
-				policy pipeline.Policy
-				burst  int
-			}{
-				{"store-and-forward", pipeline.StoreAndForward{}, 0},
-				{"default", nil, 0},
-				{"bursts-of-2048", pipeline.Eager{MinPulse: 2048}, 2048},
-			} {
-				name := "inline"
-				if apart {
-					name = "apart"
-				}
-				b.Run(fmt.Sprintf("%s/%d/%s", name, size, p.name), func(b *testing.B) {
-					w := newWorld(b, onMemory(b, max(size, 8192)), policies(p.policy, p.policy), bursts(p.burst))
-					v, q := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
-					connect(v, q)
-					benchmarkEcho(b, w, v.newEcho(size), q.newEcho(size), apart)
-				})
-			}
-		}
-	}
-}
-
-func benchmarkEcho(b *testing.B, w *world, x, y *echo, apart bool) {
-	w.settle()
-	var stop atomic.Bool
-	stopped := make(chan struct{})
-	other := func() {
-		w.b.e.Step()
-		if y.received() {
-			y.send()
-		}
-	}
-	if apart {
-		go func() {
-			defer close(stopped)
-			for !stop.Load() {
-				other()
-			}
-		}()
-		defer func() {
-			stop.Store(true)
-			<-stopped
-		}()
-	}
-	best := time.Duration(1 << 62)
-	for b.Loop() {
-		start := time.Now()
-		x.send()
-		for !x.received() {
-			w.a.e.Step()
-			if !apart {
-				other()
-			} else if runtime.GOMAXPROCS(0) == 1 {
-				runtime.Gosched()
-			}
-		}
-		best = min(best, time.Since(start))
-	}
-	b.ReportMetric(float64(best)/2, "min-ns/one-way")
-	b.ReportMetric(float64(b.Elapsed())/float64(2*b.N), "ns/one-way")
 }

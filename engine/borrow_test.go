@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -131,15 +133,11 @@ func TestForgedReferences(t *testing.T) {
 				for range 40 { // it may come bit by bit
 					f.w.b.e.Step()
 				}
-				if n := f.w.b.e.Counter(datasheet.CounterFramesDropped) - before; n != 1 {
-					t.Errorf("%d frames dropped", n)
-				}
+				should.Be(t, f.w.b.e.Counter(datasheet.CounterFramesDropped)-before, 1, "frames dropped")
 				if f.r.Status().Done() || !bytes.Equal(f.in, make([]byte, forgedSize)) {
 					t.Errorf("receive: %v", f.r.Status())
 				}
-				if s := f.p.state(); s != datasheet.StateConnected {
-					t.Errorf("the VI is %v", s)
-				}
+				should.Be(t, f.p.state(), datasheet.StateConnected, "the VI")
 				// What is right is taken.
 				f.arrive(f.good(), f.table())
 				f.w.settle()
@@ -173,9 +171,7 @@ func TestReferencesToTheWrong(t *testing.T) {
 		w, v, p := pair(t, nil)
 		f := &forger{w: w, v: v, p: p}
 		f.arrive(f.good(), tableOf(ref(firstRegion, forgedSize, 64)))
-		if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 1 {
-			t.Errorf("%d frames dropped", n)
-		}
+		should.Be(t, w.b.e.Counter(datasheet.CounterFramesDropped), 1, "frames dropped")
 	})
 }
 
@@ -241,14 +237,8 @@ func FuzzReferenceFrames(f *testing.F) {
 		if r := g.r.Status(); r.Done() && !r.Failed() && !bytes.Equal(g.in[:g.r.Length()], want[:min(len(want), int(g.r.Length()))]) {
 			t.Fatal("other bytes have landed")
 		}
-		if !bytes.Equal(guard, make([]byte, 64)) {
-			t.Fatal("bytes behind the buffer were written")
-		}
+		must.Same(t, guard, make([]byte, 64), "bytes behind the buffer were written")
 		g.w.a.port.spoil = nil
-		x, y := g.w.a.newVI(g.v.handle, nil), g.w.b.newVI(g.p.handle, nil)
-		connect(x, y)
-		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
-			t.Fatalf("%v, %v", sent, received)
-		}
+		g.w.mustServe(5)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -23,9 +25,7 @@ func TestChannelDrops(t *testing.T) {
 		if dropped >= 512 {
 			want |= datasheet.ChannelDropsMany
 		}
-		if got := b.received().Drops; got != want {
-			t.Fatalf("%d cells dropped: the count is %#x, want %#x", dropped, got, want)
-		}
+		must.Be(t, b.received().Drops, want, "%d cells dropped: the count", dropped)
 		if dropped > 1600 {
 			break
 		}
@@ -33,9 +33,7 @@ func TestChannelDrops(t *testing.T) {
 			t.Fatalf("%d messages, and %d cells dropped", sent, dropped)
 		}
 	}
-	if w.b.e.Counter(datasheet.CounterChannelStops) != 0 {
-		t.Error("the peer was told to stop")
-	}
+	should.Be(t, w.b.e.Counter(datasheet.CounterChannelStops), 0, "the peer was told to stop")
 }
 
 // TestChannelStops: a receiver that does not keep up says stop and start, and nothing is lost.
@@ -106,9 +104,7 @@ func TestChannelStoppedForEver(t *testing.T) {
 			w.settle()
 			a.post(datasheet.PriorityHigh, 0, 5)
 			w.settle()
-			if b.received().PDUs != 0 {
-				t.Fatal("it did not stop")
-			}
+			must.Be(t, b.received().PDUs, 0, "it did not stop")
 			if got := w.a.e.CellLevels(); got.StoppedBy != 1 || got.Transmit != [2]int{1, 0} || w.a.e.Counter(datasheet.CounterStopsTaken) == 0 {
 				t.Errorf("%+v, %d stops", got, w.a.e.Counter(datasheet.CounterStopsTaken))
 			}
@@ -131,35 +127,6 @@ func TestChannelStoppedForEver(t *testing.T) {
 	}
 }
 
-// TestChannelLossyWire: over a wire that loses, doubles, reorders and damages frames a message
-// arrives as it was sent, or says that it is damaged.
-func TestChannelLossyWire(t *testing.T) {
-	for seed := range uint64(5) {
-		w := newChannelWorld(t, lossy(seed, 0.1, 0.05, 0.05, 0))
-		a, b := w.pair(nil)
-		var good, bad int
-		seen := uint8(0)
-		for i := range uint64(200) {
-			b.allow(0, 1023)
-			w.settle()
-			message := pattern(200, i)
-			a.post(datasheet.ChannelPriority(i%2), 0, a.put(0, message))
-			w.settle()
-			for ; seen != b.received().PDUs; seen++ {
-				if b.end(seen).Whole() {
-					good++
-					mustEqual(t, b.at(0, len(message)), message)
-				} else {
-					bad++
-				}
-			}
-		}
-		if good < 100 {
-			t.Errorf("seed %d: %d good, %d bad", seed, good, bad)
-		}
-	}
-}
-
 // TestChannelAsksBeforeRest: an engine that is not stepped for a while asks a peer for an answer, once,
 // if cells of low priority wait until it has taken others.
 func TestChannelAsksBeforeRest(t *testing.T) {
@@ -168,17 +135,15 @@ func TestChannelAsksBeforeRest(t *testing.T) {
 	b.allow(0, 1000)
 	w.now += time.Millisecond
 	w.settle()
-	w.a.e.Rest() // there is nothing to ask for
+	w.a.e.BeforeIdle() // there is nothing to ask for
 	a.post(datasheet.PriorityLow, 0, 900)
 	for range 10 {
 		w.a.e.Step()
 	}
 	out, in := w.a.port.out, w.a.port.in
-	if len(*out) != 2 {
-		t.Fatalf("%d frames are under way", len(*out))
-	}
-	w.a.e.Rest()
-	w.a.e.Rest()
+	must.Be(t, len(*out), 2, "frames are under way")
+	w.a.e.BeforeIdle()
+	w.a.e.BeforeIdle()
 	if len(*out) != 3 || datasheet.HeaderAt((*out)[2]).Type != datasheet.FrameProbe {
 		t.Fatalf("it asks in %d frames", len(*out)-2)
 	}

@@ -3,10 +3,14 @@ package engine_test
 import (
 	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -15,86 +19,6 @@ import (
 // pages has a channel with pages of 2^log2 bytes.
 func pages(log2 uint8) func(*datasheet.CreateEndpointBody) {
 	return func(b *datasheet.CreateEndpointBody) { b.SendLog2, b.RecvLog2, b.MaxTransfer = log2, log2, 2<<log2 }
-}
-
-// TestChannelOneCell: a message of one cell arrives by one store, and both hosts see what
-// has happened in their control pages.
-func TestChannelOneCell(t *testing.T) {
-	for log2 := uint8(datasheet.MinChannelPageLog2); log2 <= datasheet.MaxChannelPageLog2; log2++ {
-		w := newChannelWorld(t)
-		a, b := w.pair(pages(log2))
-		b.allow(0, 100)
-		w.settle()
-		want := pattern(40, 1)
-		stop := a.put(0, want)
-		if got := b.received(); got.Current != 0 || got.Stop != 100 || got.PDUs != 0 || got.Status != datasheet.ChannelConnected ||
-			uint32(got.Pointer) != 2*b.id+1 {
-			t.Fatalf("before: %+v", got)
-		}
-		w.now += 12_345_600 // ns
-		a.post(datasheet.PriorityHigh, 0, stop)
-		w.settle()
-		if got := b.received(); got.PDUs != 1 || got.Current != 8 || got.Status != datasheet.ChannelConnected || got.Drops != 0 {
-			t.Errorf("received: %+v", got)
-		}
-		mustEqual(t, b.at(0, 40), want)
-		crc, clock := b.stampAt(6)
-		if state := cells.StartCRC.Update(b.at(0, 44)); crc != state.Sum() || clock != uint64(w.now/datasheet.ClockResolution) {
-			t.Errorf("CRC %08x, want %08x; clock %d, want %d", crc, state.Sum(), clock, w.now/datasheet.ClockResolution)
-		}
-		if end := b.end(0); end.Length() != 40 || end.Offset() != 8 || !end.Whole() {
-			t.Errorf("end %08x", end)
-		}
-		if got := a.transmit(); got.Current != 5 || got.Stop != 5 || uint32(got.Pointer) != 2*a.id ||
-			uint32(got.VCI) != b.id>>(16-a.page.VCIBits()) || got.HEC == got.LastHEC {
-			t.Errorf("transmit: %+v", got)
-		}
-		if got := a.status(); got != (datasheet.SendStatus{Stores: [2]uint8{1, 0}, Ended: [2]uint8{1, 0}}) {
-			t.Errorf("status %+v", got)
-		}
-		for c, want := range map[datasheet.Counter]uint64{datasheet.CounterCellsSent: 1, datasheet.CounterCellsReceived: 0} {
-			if got := w.a.e.Counter(c); got != want {
-				t.Errorf("%v: %d at the sender", c, got)
-			}
-			if got := w.b.e.Counter(c); got != 1-want {
-				t.Errorf("%v: %d at the receiver", c, got)
-			}
-		}
-	}
-}
-
-// TestChannelStop: at the stop offset nothing more is written, whatever comes, but CRC, counts
-// and status go on.
-func TestChannelStop(t *testing.T) {
-	w := newChannelWorld(t)
-	a, b := w.pair(nil)
-	for i := range b.recv {
-		b.recv[i] = 0xee
-	}
-	const room = 10
-	b.allow(3, 3+room)
-	message := pattern(400, 3)
-	a.post(datasheet.PriorityLow, 0, a.put(0, message))
-	w.settle()
-	got := b.received()
-	if got.PDUs != 1 || got.Current != 3+room || got.Status != datasheet.ChannelConnected|datasheet.ChannelCut {
-		t.Errorf("%+v", got)
-	}
-	if end := b.end(0); end.Whole() || end&datasheet.ChannelEndBadCRC != 0 || end.Length() != len(message) {
-		t.Errorf("end %08x", end)
-	}
-	want := bytes.Repeat([]byte{0xee}, len(b.recv))
-	copy(want[3*8:], message[:room*8])
-	mustEqual(t, b.recv, want)
-
-	// A doorbell with ChannelKeep gives room behind what was written.
-	w.b.e.Doorbell(datasheet.EndpointPage(b.id)+datasheet.DoorbellReceive, datasheet.ChannelBell(0, 900)|datasheet.ChannelKeep)
-	a.post(datasheet.PriorityLow, 0, a.put(0, message[:8]))
-	w.settle()
-	if got := b.received(); got.PDUs != 2 || got.Current != 3+room+8 || got.Status != datasheet.ChannelConnected || !b.end(1).Whole() {
-		t.Errorf("%+v, %08x", got, b.end(1))
-	}
-	mustEqual(t, b.at(3+room, 8), message[:8])
 }
 
 // TestChannelSpaced: behind each cell stand the CRC so far and the clock, once behind the last.
@@ -175,10 +99,220 @@ func TestChannelModel(t *testing.T) {
 				if end := to[i].end(pdus[i] - 1); end.Offset() != at[i] || end&(datasheet.ChannelEndBadCRC|datasheet.ChannelEndBadLength) != 0 {
 					r.Fatalf("channel %d: end %08x", i, end)
 				}
-				if !bytes.Equal(model[i], to[i].recv) {
-					r.Fatalf("channel %d: memory differs", i)
-				}
+				must.Same(r, model[i], to[i].recv, "channel %d: memory differs", i)
 			}
 		}
 	})
+}
+
+func vciOf(c *datasheet.Cell) uint16 {
+	return uint16(c.Header[1]&15)<<12 | uint16(c.Header[2])<<4 | uint16(c.Header[3])>>4
+}
+
+// rehead gives a cell a sound header.
+func rehead(c *datasheet.Cell, h cells.Header) {
+	var b [cells.HeaderSize]byte
+	h.Put(&b)
+	copy(c.Header[:], b[:])
+	c.HEC = b[4]
+}
+
+// TestChannelStorm creates, connects, uses and destroys channels at random, with cells under
+// way: nothing is left of device memory, and no channel sees another's cells.
+func TestChannelStorm(t *testing.T) {
+	w := newChannelWorld(t)
+	free := [2]uint32{w.a.e.FreeSRAM(), w.b.e.FreeSRAM()}
+	r := rand.New(rand.NewPCG(1, 1))
+	var live [][2]*channelEnd
+	drop := func(i int) {
+		p := live[i]
+		for _, c := range p[r.IntN(2):] { // one side may hear of it from the other only
+			do(c.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: c.id})
+		}
+		for _, c := range p {
+			do(c.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: c.id})
+			do(c.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: c.id})
+		}
+		live = append(live[:i], live[i+1:]...)
+	}
+	for range 300 {
+		switch n := r.IntN(10); {
+		case n < 2 && len(live) < 6:
+			w.a.brk, w.b.brk = 0, 0 // memory may be anybody's: only counts are looked at
+			for range len(live) {
+				w.a.brk, w.b.brk = w.a.brk+1<<14, w.b.brk+1<<14
+			}
+			a, b := w.pair(nil)
+			b.allow(0, 1023)
+			live = append(live, [2]*channelEnd{a, b})
+		case n < 3 && len(live) > 0:
+			drop(r.IntN(len(live)))
+		case len(live) > 0:
+			p := live[r.IntN(len(live))]
+			p[0].post(datasheet.ChannelPriority(r.IntN(2)), uint32(r.IntN(1024)), uint32(r.IntN(1024)))
+			if r.IntN(3) == 0 {
+				w.a.e.Step()
+				w.b.e.Step()
+			}
+		}
+	}
+	for len(live) > 0 {
+		drop(0)
+	}
+	w.settle()
+	should.Be(t, [2]uint32{w.a.e.FreeSRAM(), w.b.e.FreeSRAM()}, free, "bytes of device memory are free")
+	if a, b := w.a.e.Quiet(), w.b.e.Quiet(); !a || !b {
+		t.Error("something is still under way")
+	}
+}
+
+// newKernel creates channel 0 of the first NIC.
+func (w *channelWorld) newKernel() *channelEnd {
+	w.t.Helper()
+	k := w.a.newChannel(w.handles[0], w.sram[0], func(b *datasheet.CreateEndpointBody) {
+		b.Options, b.RecvCQ = datasheet.EndpointKernel, 0
+	})
+	must.Be(w.t, k.id, 0, "channel 0 has the number")
+	return k
+}
+
+// address makes a message of channel 0 on the channel number, and returns the word behind.
+func (c *channelEnd) address(start uint32, number uint64, message []byte) (stop uint32) {
+	return c.put(c.put(start, binary.LittleEndian.AppendUint64(nil, number)), message)
+}
+
+// TestKernelChannelEnds: with messages under way the channel that they go on ends, and channel
+// 0 itself does: each is told, nothing stays, and what comes behind is whole.
+func TestKernelChannelEnds(t *testing.T) {
+	w := newChannelWorld(t)
+	free := w.a.e.FreeSRAM()
+	a, b := w.pair(nil)
+	c, d := w.pair(nil)
+	for _, e := range []*channelEnd{b, d} {
+		e.allow(0, 1000)
+	}
+	k := w.newKernel()
+	w.settle()
+	w.a.port.room = -1
+	message := pattern(3000, 1)
+	for i := range uint32(6) {
+		k.post(datasheet.PriorityLow, 160*i, k.address(160*i, uint64([]*channelEnd{a, c}[i%2].id), message[:1200]))
+	}
+	c.post(datasheet.PriorityLow, 0, c.put(0, message))
+	w.a.e.Step() // one on a has begun
+	do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: a.id})
+	if got := k.status(); got.Stores[1] != 6 || got.Ended[1] != 3 || got.Result[1] != datasheet.ChannelNotConnected {
+		t.Errorf("%+v", got)
+	}
+	w.a.e.Step()  // one on c has begun
+	for range 3 { // another may come and go at once
+		do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{})
+		k = w.newKernel()
+		for range datasheet.ChannelDepth {
+			k.post(datasheet.PriorityLow, 0, k.address(0, uint64(c.id), message[:2000]))
+		}
+		w.a.e.Step()
+	}
+	do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{})
+	w.a.port.room = 0
+	w.settle()
+	// The one that had begun, if it had, ends as given up; c's own is whole.
+	last := d.received().PDUs - 1
+	if got := d.received(); got.PDUs < 1 || got.PDUs > 2 || !d.end(last).Whole() || d.end(last).Length() != len(message) {
+		t.Fatalf("%+v, %08x %08x", got, d.end(0), d.end(1))
+	}
+	if last == 1 && d.end(0)&datasheet.ChannelEndAborted == 0 {
+		t.Errorf("%08x", d.end(0))
+	}
+	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.Channels != 2 {
+		t.Errorf("%+v", got)
+	}
+	bad := w.a.e.Counter(datasheet.CounterBadDoorbells)
+	k.post(datasheet.PriorityLow, 0, 4)
+	w.settle()
+	should.Be(t, w.a.e.Counter(datasheet.CounterBadDoorbells), bad+1, "the doorbell of a channel 0 that is no more was taken")
+	for _, e := range []*channelEnd{a, c} {
+		do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.id})
+		do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: e.id})
+	}
+	should.Be(t, w.a.e.FreeSRAM(), free, "bytes of device memory are free")
+}
+
+// TestChannelChangesUnderWay: while a message is being sent its words change, its control page is
+// written to, others are posted over the same words, and the receiver moves its offsets: each
+// cell has the words that were there when it was made, and goes where it was to go when it came.
+func TestChannelChangesUnderWay(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(nil)
+	b.allow(1, 900)
+	w.settle()
+	was, is := bytes.Repeat([]byte{1}, 6000), bytes.Repeat([]byte{2}, 6000)
+	a.post(datasheet.PriorityLow, 3, a.put(3, was))
+	for b.received().Current == 1 {
+		w.a.e.Step()
+		w.b.e.Step()
+	}
+	made, stored := int(a.transmit().Current)-3, int(b.received().Current)-1
+	if made < 6 || made >= 750 || stored > made {
+		t.Fatalf("%d words are made into cells, %d stored", made, stored)
+	}
+	a.put(3, is)
+	datasheet.StoreWord(&a.control.Transmit, ^uint64(0))
+	datasheet.StoreWord(&a.control.SendStatus, 0)
+	a.post(datasheet.PriorityLow, 5, 7)
+	b.allow(101, 1001)
+	w.settle()
+	if got := b.received(); got.PDUs != 2 || !b.end(0).Whole() || !b.end(1).Whole() {
+		t.Fatalf("%+v, %08x %08x", got, b.end(0), b.end(1))
+	}
+	got := append(b.at(1, 8*stored), b.at(101, 6000-8*stored)...)
+	// More of it may have been made into cells, and not stored, than was looked at.
+	change := bytes.IndexByte(got, 2)
+	if change < 8*made || change%8 != 0 || !bytes.Equal(got, slices.Concat(was[:change], is[change:])) {
+		t.Errorf("%d words were made into cells, the message changes at byte %d", made, change)
+	}
+}
+
+// TestChannelForgedLength: a length that does not fit the cells, though the CRC does, is the
+// PDU's error and nobody else's; so is a length of zero.
+func TestChannelForgedLength(t *testing.T) {
+	for length, want := range map[uint16]datasheet.ChannelEnd{
+		0: datasheet.ChannelEndAborted, 1: datasheet.ChannelEndBadLength, 88: 0, 89: datasheet.ChannelEndBadLength, 65535: datasheet.ChannelEndBadLength,
+	} {
+		w := newChannelWorld(t)
+		a, b := w.pair(nil)
+		b.allow(0, 1000)
+		var pdu []byte
+		forged := false
+		w.a.port.spoil = func(frame []byte) [][]byte {
+			if datasheet.HeaderAt(frame).Type != datasheet.FrameCells || forged {
+				return [][]byte{frame}
+			}
+			all := datasheet.CellsAt(frame[datasheet.HeaderSize:])
+			for i := range all {
+				pdu = append(pdu, all[i].Payload[:]...)
+				if all[i].Header[3]>>1&1 == 0 {
+					continue
+				}
+				forged = true
+				tail := (*[cells.TrailerSize]byte)(pdu[len(pdu)-cells.TrailerSize:])
+				trailer := cells.Trailer{Length: length}
+				trailer.Put(tail)
+				trailer.CRC = cells.StartCRC.Update(pdu[:len(pdu)-4]).Sum()
+				trailer.Put(tail)
+				copy(all[i].Payload[:], pdu[len(pdu)-cells.PayloadSize:])
+				break
+			}
+			return [][]byte{frame}
+		}
+		message := pattern(88, 1) // two cells, all but full
+		a.post(datasheet.PriorityHigh, 0, a.put(0, message))
+		w.settle()
+		a.post(datasheet.PriorityHigh, 0, 11)
+		w.settle()
+		const errors = datasheet.ChannelEndBadCRC | datasheet.ChannelEndBadLength | datasheet.ChannelEndAborted | datasheet.ChannelEndCut
+		if got := b.received(); !forged || got.PDUs != 2 || b.end(0)&errors != want || b.end(0).Length() != int(length) || !b.end(1).Whole() {
+			t.Errorf("length %d: %+v, %08x, %08x", length, got, b.end(0), b.end(1))
+		}
+	}
 }

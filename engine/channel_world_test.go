@@ -25,7 +25,9 @@ type channelEnd struct {
 // sramOf gives a node device memory for so many channels.
 func sramOf(n *node, channels int) []byte {
 	b := alignedBytes(channels * datasheet.PageSize)
-	n.e.MapSRAM(b, 0)
+	if err := n.e.MapSRAM(b, 0); err != nil {
+		panic(err)
+	}
 	return b
 }
 

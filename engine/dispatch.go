@@ -5,7 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// demultiplex gives a sound frame to whom it is for. Of data frames it looks at
+// demultiplex gives a sound frame to its receiver. Of data frames it looks at
 // the header only.
 func (e *Engine) demultiplex(h *datasheet.Header, payload []byte) core.Verdict {
 	switch h.Type {
@@ -65,7 +65,7 @@ func (e *Engine) onDisconnect(h *datasheet.Header) core.Verdict {
 	if h.Flags&datasheet.FrameEcho != 0 {
 		reason = datasheet.ResultConnectionLost // its sender knows nothing of the connection
 	} else if ok := false; ep.Flow != nil {
-		if reason, ok = e.vis.LastWords(ep, h, reason); !ok {
+		if reason, ok = e.vis.EndReason(ep, h, reason); !ok {
 			return core.Refused
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -11,7 +12,9 @@ import (
 // withSRAM gives a node device memory.
 func (n *node) withSRAM(size int) []byte {
 	sram := alignedBytes(size)
-	n.e.MapSRAM(sram, sramFrom)
+	if err := n.e.MapSRAM(sram, sramFrom); err != nil {
+		panic(err)
+	}
 	return sram
 }
 
@@ -68,9 +71,7 @@ func (m *eagerMemory) descriptor(at, offset, n int) *descriptors.Descriptor {
 	if err == nil {
 		err = d.AddData(m.address+uint64(offset), m.where.Handle, uint32(n))
 	}
-	if err != nil {
-		m.n.w.t.Fatal(err)
-	}
+	must.OK(m.n.w.t, err)
 	m.push(at, descriptors.DescriptorBytes(1))
 	return d
 }
@@ -130,15 +131,10 @@ func TestEagerInline(t *testing.T) {
 	w, v, p := pair(t, nil)
 	m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 4096, 0)
 	const segments, size = 20, 300
-	d, err := descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(segments)], m.address, m.where.Handle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(segments)], m.address, m.where.Handle))(t)
 	data := pattern(size, 2)
 	copy(d.Inline(), data)
-	if err := d.SetInline(size); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.SetInline(size))
 	m.push(0, datasheet.ControlSegmentSize+size)
 	reads := w.a.counted(datasheet.CounterEagerReads)
 	r, in := p.descriptor(size)
@@ -146,9 +142,7 @@ func TestEagerInline(t *testing.T) {
 	v.postSend(d)
 	w.run("a message", func() bool { return d.Status().Done() && r.Status().Done() })
 	mustEqual(t, in[0], data)
-	if reads() != 0 {
-		t.Fatalf("%d reads", reads())
-	}
+	must.Be(t, reads(), 0, "reads")
 }
 
 // TestEagerReceive: what the device writes to a region, be it a message, an RDMA write or
@@ -175,36 +169,20 @@ func TestEagerReceive(t *testing.T) {
 				p.postSend(s)
 				w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
 			case "write":
-				s, out := p.descriptor(size)
-				copy(out[0], data)
-				mem, address, _ := p.n.alloc(descriptors.DescriptorBytes(2))
-				d, err := descriptors.NewDescriptor(mem, address, p.handle)
-				if err == nil {
-					err = d.SetRDMAWrite(m.address+at, m.where.Handle)
-				}
-				if err == nil {
-					seg := s.Segments()[0]
-					err = d.AddData(seg.Address, seg.Handle, seg.Length)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := p.write(target{m.mem, m.address, m.where.Handle}, at, data, size)
 				p.postSend(d)
 				w.run("a write", func() bool { return d.Status().Done() })
 			case "read":
-				remote := p.n.memory(0, datasheet.AccessRDMARead)
-				s, out := p.descriptor(size)
-				copy(out[0], data)
+				from := p.target(size, datasheet.AccessRDMARead)
+				copy(from.mem, data)
 				d, err := descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(2)], m.address, m.where.Handle)
 				if err == nil {
-					err = d.SetRDMARead(s.Segments()[0].Address, remote)
+					err = d.SetRDMARead(from.address, from.handle)
 				}
 				if err == nil {
 					err = d.AddData(m.address+at, m.where.Handle, size)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				m.push(0, descriptors.DescriptorBytes(2))
 				v.postSend(d)
 				w.run("a read", func() bool { return d.Status().Done() })
@@ -232,21 +210,10 @@ func TestEagerRead(t *testing.T) {
 	copy(m.mem, pattern(4096, 5))
 	m.push(0, 4096)
 	copy(m.mem, pattern(4096, 6))
-	mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(2))
-	d, err := descriptors.NewDescriptor(mem, address, v.handle)
-	buf, at, _ := v.n.alloc(4096)
-	if err == nil {
-		err = d.SetRDMARead(m.address, m.where.Handle)
-	}
-	if err == nil {
-		err = d.AddData(at, v.handle, 4096)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, in := v.read(target{m.mem, m.address, m.where.Handle}, 0, 4096)
 	v.postSend(d)
 	w.run("a read", func() bool { return d.Status().Done() })
-	if d.Status().Failed() || !bytes.Equal(buf, m.mem) {
+	if d.Status().Failed() || !bytes.Equal(in[0], m.mem) {
 		t.Fatalf("%v, or not what the host has", d.Status())
 	}
 }
@@ -296,5 +263,54 @@ func TestEagerFront(t *testing.T) {
 			t.Fatal("the front of the message was never seen before its end")
 		}
 		mustEqual(t, m.mem[at:][:size], data)
+	}
+}
+
+// TestEagerLanding: a message of several frames lands in the blocks of its region, in whatever order its frames come, and is written back or
+// held. What is held is sent on, is in memory when the region is deregistered, and is lost by a reset.
+func TestEagerLanding(t *testing.T) {
+	const at, size = 4096, 40_010
+	data := pattern(size, 8)
+	for _, access := range []datasheet.Access{datasheet.AccessEagerLands, datasheet.AccessEagerLands | datasheet.AccessEagerHeld} {
+		for end, o := range map[string]option{"deregistered": lossy(1, 0.1, 0.1, 0.2, 0.05), "reset": inParts(nil)} {
+			w, v, p := pair(t, nil, o)
+			free := p.n.e.FreeSRAM()
+			m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 64<<10, access)
+			landed, back := p.n.counted(datasheet.CounterEagerLanded), p.n.counted(datasheet.CounterEagerWrittenBack)
+			r := m.descriptor(0, at, size)
+			p.postRecv(r)
+			s, out := v.descriptor(size)
+			copy(out[0], data)
+			v.postSend(s)
+			w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
+			held := access&datasheet.AccessEagerHeld != 0
+			if whole := uint64(size / 64); landed() != whole || held && back() != 1 || !held && back() != whole+1 {
+				t.Errorf("%d blocks have landed, %d are written back", landed(), back())
+			}
+			mustEqual(t, m.blocks[at:][:size/64*64], data[:size/64*64])
+			for b, status := range m.status[at/64:][:size/64] {
+				if status == datasheet.EagerHeld != held || status == datasheet.EagerLanded == held {
+					t.Fatalf("block %d has status %d", b, status)
+				}
+			}
+			if in := bytes.Equal(m.mem[at:][:size], data); in == held {
+				t.Errorf("memory has the message: %v", in)
+			}
+			if end == "reset" {
+				p.n.e.Reset()
+				if p.n.e.FreeSRAM() < free || bytes.Equal(m.mem[at:][:size], data) == held {
+					t.Errorf("%d bytes are free after a reset, %d before", p.n.e.FreeSRAM(), free)
+				}
+				continue
+			}
+			back2, in := v.descriptor(size / 2)
+			v.postRecv(back2)
+			forth := m.descriptor(64, at, size/2)
+			p.postSend(forth)
+			w.run("it sent on", func() bool { return back2.Status().Done() && forth.Status().Done() })
+			mustEqual(t, in[0], data[:size/2])
+			deregister(p.n, m.where.Handle)
+			mustEqual(t, m.mem[at:][:size], data)
+		}
 	}
 }

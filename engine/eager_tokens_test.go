@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -104,40 +105,6 @@ func TestEagerTokens(t *testing.T) {
 	}
 }
 
-// TestEagerTokensHostile: tokens that the host pushes and that name nothing end as those in
-// host memory do, and the VI works on.
-func TestEagerTokensHostile(t *testing.T) {
-	w := newWorld(t)
-	v, send, _ := w.a.eagerVI(w.a.withSRAM(1<<20), w.a.memory(0, 0), 0, unreliable)
-	p := w.b.newVI(w.b.memory(0, 0), unreliable)
-	connect(v, p)
-	for b := range send.status {
-		send.status[b] = datasheet.EagerValid // never pushed
-	}
-	d, _ := v.descriptor(10)
-	good := d.Token()
-	for i, bad := range []datasheet.Token{{}, {Address: good.Address, Handle: ^uint32(0)}, {Address: good.Address + 1, Handle: good.Handle},
-		{Address: ^uint64(0) &^ 63, Handle: good.Handle}, {Address: good.Address, Handle: good.Handle, Flags: 1}} {
-		blocks := w.a.counted(datasheet.CounterEagerBlocks)
-		at := v.send.producer % uint32(len(send.tokens))
-		send.tokens[at], v.send.tokens[at] = bad, good
-		v.send.producer++
-		w.a.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellSend, v.send.producer)
-		w.settle()
-		q := datasheet.Reply[datasheet.EndpointReply](do(w.a, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
-		if q.State != datasheet.StateConnected || q.SendCompleted != v.send.producer || blocks() != 1 {
-			t.Errorf("token %d: %+v after %d posts, %d blocks taken", i, *q, v.send.producer, blocks())
-		}
-	}
-	d.Rearm()
-	send.tokens[v.send.producer%uint32(len(send.tokens))] = good
-	v.postSend(d)
-	w.run("the next message", func() bool { return d.Status().Done() })
-	if d.Status().Failed() {
-		t.Error(d.Status())
-	}
-}
-
 // TestEagerTokensRefused: what has no room, no device memory, or no tokens of its own takes
 // nothing; what was taken is there again once the VI is destroyed, or the device reset.
 func TestEagerTokensRefused(t *testing.T) {
@@ -170,16 +137,10 @@ func TestEagerTokensRefused(t *testing.T) {
 	refused(t, n, "ordinary by MODIFY_ENDPOINT", datasheet.OpModifyEndpoint, modify, datasheet.ResultInvalidParameter)
 	modify.Options = datasheet.EndpointEager
 	do(n, datasheet.OpModifyEndpoint, modify)
-	if n.e.FreeSRAM() != taken {
-		t.Errorf("modified: %d bytes are free, %d were", n.e.FreeSRAM(), taken)
-	}
+	should.Be(t, n.e.FreeSRAM(), taken, "modified: bytes are free")
 	do(n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: id})
-	if n.e.FreeSRAM() != free {
-		t.Errorf("destroyed: %d bytes are free of %d", n.e.FreeSRAM(), free)
-	}
+	should.Be(t, n.e.FreeSRAM(), free, "destroyed: bytes are free")
 	do(n, datasheet.OpCreateEndpoint, body)
 	n.e.Reset()
-	if n.e.FreeSRAM() != free {
-		t.Errorf("reset: %d bytes are free of %d", n.e.FreeSRAM(), free)
-	}
+	should.Be(t, n.e.FreeSRAM(), free, "reset: bytes are free")
 }

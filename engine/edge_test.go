@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -39,25 +40,15 @@ func TestDescriptorAtTheEdge(t *testing.T) {
 			receive, _ := p.descriptor(256)
 			p.postRecv(receive)
 			w.settle()
-			warm, err := descriptors.NewDescriptor(mem[:64], address, handle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := warm.SetInline(8); err != nil {
-				t.Fatal(err)
-			}
+			warm := must.Get(descriptors.NewDescriptor(mem[:64], address, handle))(t)
+			must.OK(t, warm.SetInline(8))
 			v.postSend(warm)
 			w.run("a send within the region", func() bool { return warm.Status().Done() })
 			again, _ := p.descriptor(256)
 			p.postRecv(again)
 			w.settle()
-			d, err := descriptors.NewDescriptor(mem[512:512+tt.bytes+16], address+512, handle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := tt.make(d); err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(descriptors.NewDescriptor(mem[512:512+tt.bytes+16], address+512, handle))(t)
+			must.OK(t, tt.make(d))
 			v.postSend(d)
 			w.run("the send", func() bool { return d.Status().Done() })
 			if s := d.Status(); s.Failed() == tt.sound || !tt.sound && s&(datasheet.StatusProtectionError|datasheet.StatusFormatError) == 0 {

@@ -41,7 +41,7 @@ func (e *Engine) clear() {
 	e.Clear()
 	e.vis.Clear()
 	e.cells.Clear()
-	e.Welcome()
+	e.RefreshPlain()
 }
 
 // Features returns the feature bits of what the engine can do besides what all can.
@@ -93,10 +93,12 @@ func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 
 // MapSRAM makes memory, all of BAR4, the device memory from now on; what stands before
 // offset from is not the engine's. Call it before the first endpoint or region exists, or
-// within Exclusive right after Reset. Without it the engine has no device memory.
-func (e *Engine) MapSRAM(memory []byte, from uint32) {
+// within Exclusive right after Reset. Without it the engine has no device memory. It fails with ErrConfig if
+// there is no room for the frame buffers of Pipeline.
+func (e *Engine) MapSRAM(memory []byte, from uint32) error {
 	e.Regions.SRAM.Bytes, e.Regions.SRAM.From = memory, uint64(from)
 	e.Regions.SRAM.Clear()
+	return e.PlaceBuffers()
 }
 
 // FreeSRAM returns the bytes of device memory that are not in use. It waits for a step to end.

@@ -1,9 +1,9 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -67,7 +67,7 @@ func (p *exact) Free()         {}
 func (p *exact) Wire() uint32  { return p.wire.number }
 func (p *exact) Mark() uint32  { return p.wire.sent[p.out] }
 func (p *exact) Taken() uint32 { return p.taken }
-func (p *exact) Hurry()        {}
+func (p *exact) AwaitTaken()   {}
 func (p *exact) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
 	if p.wire.framesOnly {
 		return 0, false, false
@@ -115,7 +115,6 @@ func exactly(ends *[2]*exact) option {
 	}
 }
 
-// LinkUp is described at engine.Port.
 func (e *exact) LinkUp() bool { return !e.pulled }
 
 // exactPair is pair over a wire that loses nothing.
@@ -131,22 +130,11 @@ func exactPair(t testing.TB, change func(*datasheet.CreateEndpointBody), options
 // sends nothing.
 func acknowledges(t testing.TB, v, p *vi) bool {
 	t.Helper()
-	const n = 16
-	var sends, receives []*descriptors.Descriptor
-	for range n {
-		s, _ := v.descriptor(100)
-		r, _ := p.descriptor(100)
-		sends, receives = append(sends, s), append(receives, r)
-	}
-	p.postRecv(receives...)
+	m := newBatch(v, p, slices.Repeat([]int{100}, 16)...)
 	v.n.w.settle()
 	before := p.n.e.Counter(datasheet.CounterFramesSent)
-	v.postSend(sends...)
-	last := sends[n-1]
-	v.n.w.run("the messages", func() bool { return last.Status().Done() && receives[n-1].Status().Done() })
+	m.post()
+	m.mustArrive()
 	v.n.w.settle()
-	if last.Status().Failed() || receives[n-1].Status().Failed() {
-		t.Fatalf("%v, %v", last.Status(), receives[n-1].Status())
-	}
 	return p.n.e.Counter(datasheet.CounterFramesSent) != before
 }

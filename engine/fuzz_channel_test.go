@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -27,9 +28,7 @@ func newGuarded(t testing.TB) *guarded {
 	g.a.post(datasheet.PriorityLow, 0, 1)
 	g.settle()
 	g.world.a.port.spoil = nil
-	if g.header.Type != datasheet.FrameCells {
-		t.Fatalf("the frame is %v", g.header.Type)
-	}
+	must.Be(t, g.header.Type, datasheet.FrameCells, "the frame")
 	return g
 }
 
@@ -37,9 +36,7 @@ func newGuarded(t testing.TB) *guarded {
 func (g *guarded) check(t *testing.T, before []byte) {
 	t.Helper()
 	clear(g.b.recv)
-	if !bytes.Equal(g.world.b.mem, before) {
-		t.Fatal("memory outside the double page was written")
-	}
+	must.Same(t, g.world.b.mem, before, "memory outside the double page was written")
 	w := g.b.received()
 	if w.Stop > 1023 || w.Current > 1023 {
 		t.Fatalf("%+v", w)

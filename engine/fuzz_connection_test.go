@@ -1,10 +1,10 @@
 package engine_test
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -352,11 +352,7 @@ func (c *connectionFuzz) end() {
 		}
 	}
 	for i, r := range c.receives {
-		if !bytes.Equal(r.in, r.returned) {
-			c.t.Fatalf("buffer %d was written when it was the host's again", i)
-		}
-		if !bytes.Equal(c.guards[i], make([]byte, len(c.guards[i]))) {
-			c.t.Fatalf("memory behind buffer %d was written", i)
-		}
+		must.Same(c.t, r.in, r.returned, "buffer %d was written when it was the host's again", i)
+		must.Same(c.t, c.guards[i], make([]byte, len(c.guards[i])), "memory behind buffer %d was written", i)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -115,9 +117,7 @@ func TestStrayFramesEndNothing(t *testing.T) {
 			copy(frame[min(len(frame), 12):], sort[:])
 			*x.w.b.port.in = append(*x.w.b.port.in, frame)
 			x.w.settleOnly(x.w.b)
-			if s := x.p.state(); s != datasheet.StateConnected {
-				t.Errorf("%d bytes of type %x: %v", len(stray), sort, s)
-			}
+			should.Be(t, x.p.state(), datasheet.StateConnected, "%d bytes of type %x", len(stray), sort)
 		}
 	}
 }
@@ -334,10 +334,7 @@ func (x *victim) register(access datasheet.Access) {
 func (x *victim) descriptor(size int, how byte) (*descriptors.Descriptor, []byte) {
 	n := x.w.b
 	mem, address, _ := n.alloc(descriptors.DescriptorBytes(2))
-	d, err := descriptors.NewDescriptor(mem, address, x.p.handle)
-	if err != nil {
-		n.w.t.Fatal(err)
-	}
+	d := must.Get(descriptors.NewDescriptor(mem, address, x.p.handle))(n.w.t)
 	buf, at, _ := n.alloc(size)
 	first := size
 	if how&0x80 != 0 {
@@ -347,9 +344,7 @@ func (x *victim) descriptor(size int, how byte) (*descriptors.Descriptor, []byte
 		if s[1] == 0 && s[0] != 0 {
 			continue
 		}
-		if err := d.AddData(at+uint64(s[0]), x.data, uint32(s[1])); err != nil {
-			n.w.t.Fatal(err)
-		}
+		must.OK(n.w.t, d.AddData(at+uint64(s[0]), x.data, uint32(s[1])))
 	}
 	x.ds = append(x.ds, d)
 	return d, buf

@@ -1,11 +1,15 @@
 package engine_test
 
 import (
+	"encoding/binary"
 	"testing"
+	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // smallMemory makes a world cheap enough to build for every input.
@@ -13,71 +17,6 @@ func smallMemory(c *engine.Config, p *port) {
 	c.Memory.(*node).mem = alignedBytes(256 << 10)
 	c.Limits = engine.DefaultLimits()
 	c.Limits.Endpoints, c.Limits.CQs = 16, 16
-}
-
-// FuzzFrames throws frames at a connected NIC: garbage, and frames that are
-// right but for what the fuzzer changes. Nothing may break but the connection.
-func FuzzFrames(f *testing.F) {
-	f.Add(uint8(0), uint32(0), uint32(0), uint32(0), []byte{})
-	f.Add(uint8(1), uint32(0), uint32(0), uint32(100), []byte("payload"))
-	f.Add(uint8(1), uint32(63), uint32(1), uint32(5), []byte("hello"))
-	f.Add(uint8(2), uint32(1), uint32(0xffffffff), uint32(0), []byte{})
-	f.Add(uint8(2), uint32(0), uint32(0x80000000), uint32(0x3ffffff), []byte{})
-	f.Add(uint8(4), uint32(0), uint32(0), uint32(0), make([]byte, datasheet.ConnectBodySize))
-	f.Add(uint8(7), uint32(0), uint32(0), uint32(0), []byte{})
-	f.Add(uint8(0x21), uint32(0), uint32(0), uint32(100), []byte("payload"))
-	f.Add(uint8(0xa1), uint32(5), uint32(0), uint32(7)|1<<26, []byte("payload"))
-	f.Fuzz(func(t *testing.T, kind uint8, psn, number, extent uint32, payload []byte) {
-		w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) {
-			if kind&0x80 != 0 {
-				b.Reliability = datasheet.Unreliable
-			}
-		}, smallMemory, inParts(func(p *parts) {
-			if kind&0x20 != 0 { // frames arrive bit by bit
-				p.pace = func(have, size int) int { return have + 1 + int(psn%97) }
-			}
-		}))
-		r, in := p.descriptor(64)
-		guard, _, _ := p.n.alloc(64)
-		p.postRecv(r)
-		w.settle()
-		// A frame of the connection shows its key.
-		var key uint32
-		w.a.port.spoil = func(b []byte) [][]byte { key = datasheet.HeaderAt(b).Key; return nil }
-		d, _ := v.descriptor(1)
-		v.postSend(d)
-		w.settle()
-		w.a.port.spoil = nil
-		if len(payload) > 1900 {
-			payload = payload[:1900]
-		}
-		frame := alignedBytes(datasheet.HeaderSize + len(payload))
-		copy(frame[datasheet.HeaderSize:], payload)
-		h := datasheet.HeaderAt(frame)
-		*h = datasheet.Header{Destination: w.b.e.MAC, Source: w.a.e.MAC, EtherType: datasheet.EtherType,
-			Version: datasheet.WireVersion, Type: datasheet.FrameType(kind & 0x0f), Flags: datasheet.FrameFlags(extent >> 26),
-			Length: uint16(len(payload)), DestinationEndpoint: p.id, SourceEndpoint: v.id, Key: key,
-			PSN: key + psn, Ack: psn, Credit: number, Message: number, Extent: extent & 0x3ffffff, Offset: extent & 0xff}
-		if kind&0x40 != 0 {
-			copy(frame, payload) // not even a header
-		}
-		*w.b.port.in = append(*w.b.port.in, frame)
-		w.settle()
-		for i, b := range guard {
-			if b != 0 {
-				t.Fatalf("byte %d behind the buffer was written", i)
-			}
-		}
-		if r.Status().Done() && int(r.Length()) > len(in[0]) {
-			t.Fatalf("%d bytes in a buffer of %d", r.Length(), len(in[0]))
-		}
-		// The NIC serves others whatever came.
-		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
-		connect(x, y)
-		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
-			t.Fatalf("%v, %v", sent, received)
-		}
-	})
 }
 
 // FuzzDescriptors posts whatever the fuzzer writes where a descriptor should
@@ -112,11 +51,7 @@ func FuzzDescriptors(f *testing.F) {
 		if q.SendCompleted != v.send.producer || q.RecvCompleted != v.recv.producer {
 			t.Fatalf("a descriptor is stuck: %+v", *q)
 		}
-		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
-		connect(x, y)
-		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
-			t.Fatalf("%v, %v", sent, received)
-		}
+		w.mustServe(5)
 	})
 }
 
@@ -142,11 +77,7 @@ func FuzzCommands(f *testing.F) {
 		// must live on either way.
 		v.n.e.Execute(c)
 		w.settle()
-		x, y := w.a.newVI(v.n.memory(0, 0), nil), w.b.newVI(p.n.memory(0, 0), nil)
-		connect(x, y)
-		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
-			t.Fatalf("%v, %v", sent, received)
-		}
+		w.mustServe(5)
 	})
 }
 
@@ -194,9 +125,7 @@ func FuzzRawFrames(f *testing.F) {
 			t.Fatalf("one frame ended %d receives", done)
 		}
 		for i, b := range append(guard, table[min(len(frame), 64):]...) {
-			if b != 0 {
-				t.Fatalf("byte %d behind a buffer was written", i)
-			}
+			must.Be(t, b, 0, "byte %d behind a buffer was written", i)
 		}
 		w.b.use(&scripted{})
 		d, in := p.receiver(128)
@@ -206,6 +135,83 @@ func FuzzRawFrames(f *testing.F) {
 		good := rawFrame(station(w.b), 100, 1)
 		if sendFrame(v, good); !d.Status().Done() || d.Status().Failed() || in != nil && string(in[:d.Length()]) != string(good) {
 			t.Fatalf("the next frame: %v", d.Status())
+		}
+	})
+}
+
+// FuzzPulses sends messages while a host does what a script says, in steps of 4
+// bytes: what, and with what. Whatever it does, the bytes arrive once and in
+// order, and pulses that make no sense do nothing but count.
+func FuzzPulses(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0, 3, 0, 0, 1, 0, 100, 0, 8, 0, 0, 0, 1, 0, 0x5c, 7, 8, 0, 0, 0})
+	f.Add([]byte{0, 3, 0, 0, 8, 0, 0, 0, 2, 0, 0xff, 0xff, 2, 9, 1, 0, 5, 200, 0, 0, 8, 0, 0, 0})
+	f.Add([]byte{3, 0, 1, 0, 3, 1, 1, 2, 0, 1, 0, 0, 8, 0, 0, 0, 4, 5, 0, 0, 6, 0, 0, 0, 8, 0, 0, 0, 7, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		pace := 100
+		w, v, p := pair(t, nil, smallMemory, bursts(300), inParts(func(p *parts) {
+			p.pace = func(have, _ int) int { return have + pace }
+		}))
+		s, out := v.descriptor(5000)
+		r, in := p.descriptor(5000)
+		copy(out[0], pattern(5000, 1))
+		host := w.a.newPump()
+		const logSize = datasheet.DMARecordSize << 8
+		_, _, logA := w.a.alloc(2 * logSize)
+		_, _, logB := w.b.alloc(2 * logSize)
+		p.postRecv(r)
+		w.settle()
+		v.postSend(s)
+		refused := [2]uint32{}
+		pulse := func(i int, d engine.Direction, frame uint8, n uint32) {
+			if ![]*node{w.a, w.b}[i].e.Pulse(d, frame, n) {
+				refused[i]++
+			}
+		}
+		for ; len(script) >= 4 && !r.Status().Done(); script = script[4:] {
+			arg, n := script[1], uint32(binary.LittleEndian.Uint16(script[2:]))
+			node, d := w.a, engine.Transmit
+			if arg&1 != 0 {
+				node, d = w.b, engine.Receive
+			}
+			switch script[0] % 9 {
+			case 0:
+				w.a.e.SetPulses(engine.Transmit, arg&1 != 0)
+				w.b.e.SetPulses(engine.Receive, arg&2 != 0)
+			case 1: // for the frame in progress
+				pulse(int(arg&1), d, uint8(node.e.DMAState().Movers[d].Frame), n)
+			case 2:
+				pulse(int(arg&1), d, arg, n<<8)
+			case 3:
+				_ = node.e.SetPolicy(d, []pipeline.Policy{pipeline.StoreAndForward{}, pipeline.Static{Pulse: int(n) + 1},
+					pipeline.Eager{MinPulse: int(n) + 1}, pipeline.NewAuto(pipeline.EarlyBytes)}[arg/2%4])
+			case 4:
+				node.e.SetPulseDeadline(time.Duration(n) * time.Microsecond)
+			case 5:
+				pace = int(n)
+			case 6:
+				base := [2]uint64{logA, logB}[arg&1]
+				if !node.e.StartLog(base+uint64(n)%logSize, arg/2%9) {
+					node.e.StopLog()
+				}
+			case 7:
+				w.now += time.Duration(n) * time.Microsecond
+			default:
+				w.a.e.Step()
+				w.b.e.Step()
+				host.progress(engine.Transmit)
+			}
+		}
+		pace = 1000
+		w.a.e.SetPulses(engine.Transmit, false)
+		w.b.e.SetPulses(engine.Receive, false)
+		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
+		if s.Status().Failed() || r.Status().Failed() {
+			t.Fatalf("%v, %v", s.Status(), r.Status())
+		}
+		mustEqual(t, in[0], out[0])
+		for i, n := range []*node{w.a, w.b} {
+			must.Be(t, n.e.DMAState().Refused, refused[i], "pulses refused, counted")
 		}
 	})
 }

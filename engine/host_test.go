@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -42,9 +44,7 @@ func (n *node) wait(id uint16) datasheet.AdminEntry {
 func do[T datasheet.CommandBody](n *node, op datasheet.Opcode, body T) *datasheet.AdminEntry {
 	n.w.t.Helper()
 	r := n.wait(start(n, op, body))
-	if r.Result != datasheet.ResultSuccess {
-		n.w.t.Fatalf("%v: %v (field %d)", op, r.Result, r.Field)
-	}
+	must.Be(n.w.t, r.Result, datasheet.ResultSuccess, "%v: (field %d)", op, r.Field)
 	return &r
 }
 
@@ -64,9 +64,7 @@ func disc(name string) (d datasheet.Discriminator) {
 func refused[T datasheet.CommandBody](t *testing.T, n *node, what string, op datasheet.Opcode, body T, want datasheet.Result) {
 	t.Helper()
 	r := n.wait(start(n, op, body))
-	if r.Result != want {
-		t.Errorf("%s: %v, want %v", what, r.Result, want)
-	}
+	should.Be(t, r.Result, want, "%s", what)
 	if want != datasheet.ResultResource && want != datasheet.ResultBadOpcode && r.Field == 0 {
 		t.Errorf("%s: the reply names no field", what)
 	}
@@ -85,16 +83,6 @@ const forever = math.MaxUint32
 
 func accept(n *node, connection uint32, v *vi, ms uint32) uint16 {
 	return start(n, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: connection, Endpoint: v.id, TimeoutMS: ms})
-}
-
-// offered waits for the end of a CONNECT_WAIT and returns the request.
-func offered(n *node, wait uint16) datasheet.ConnectionReply {
-	n.w.t.Helper()
-	r := n.wait(wait)
-	if r.Result != datasheet.ResultSuccess {
-		n.w.t.Fatalf("CONNECT_WAIT: %v", r.Result)
-	}
-	return *datasheet.Reply[datasheet.ConnectionReply](&r)
 }
 
 func disconnect(v *vi) {

@@ -1,13 +1,14 @@
 package engine_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -31,18 +32,6 @@ func newIdle(t testing.TB, n int, options ...option) *world {
 	}
 	w.settle()
 	return w
-}
-
-// BenchmarkIdleStep is a step of an engine that has nothing to do, on a wire in memory.
-func BenchmarkIdleStep(b *testing.B) {
-	for _, n := range []int{1, 4096} {
-		b.Run(fmt.Sprintf("VIs=%d", n), func(b *testing.B) {
-			w := newIdle(b, n, onMemory(b, 8192), memory(64<<20))
-			for b.Loop() {
-				w.a.e.Step()
-			}
-		})
-	}
 }
 
 // meter counts what an engine asks of its surroundings.
@@ -118,9 +107,7 @@ func TestPath(t *testing.T) {
 	}
 	var d *descriptors.Descriptor
 	w.a.e.Exclusive(func() { d = post(ring) })
-	if d.Status() != 0 {
-		t.Errorf("the engine is somebody else's, and yet: %v", d.Status())
-	}
+	should.Be(t, d.Status(), 0, "the engine is somebody else's, and yet")
 	if w.a.e.Step(); !flushed(d) {
 		t.Errorf("after the next step: %v", d.Status())
 	}
@@ -162,18 +149,13 @@ func TestPathsOfMany(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := w.a.e.Counter(datasheet.CounterBadDoorbells); n != 0 {
-		t.Errorf("%d bad doorbells", n)
-	}
+	should.Be(t, w.a.e.Counter(datasheet.CounterBadDoorbells), 0, "bad doorbells")
 }
 
 // mapped is memory that is not the Go heap's, as what a device writes is: the race
 // detector does not know the order in which descriptors change hands.
 func mapped(t *testing.T, size int) []byte {
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := must.Get(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	return mem
 }

@@ -83,9 +83,5 @@ func (x *impostor) mustServe(t testing.TB) {
 		t.Errorf("%d of %d receives are completed", c.RecvCompleted, x.p.recv.producer)
 	}
 	do(x.p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: x.p.id})
-	v, p := x.w.a.newVI(x.v.handle, nil), x.w.b.newVI(x.p.handle, nil)
-	connect(v, p)
-	if sent, received, got := message(v, p, []byte("alive")); sent.Failed() || received.Failed() || string(got) != "alive" {
-		t.Errorf("another connection: %v, %v, %q", sent, received, got)
-	}
+	x.w.mustServe(5)
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -44,10 +45,7 @@ func overShared(t testing.TB, path string, mem []byte) option {
 		if ports[0] != nil {
 			return // there is nobody at this end
 		}
-		s, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, MTU: 2048})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, MTU: 2048}))(t)
 		t.Cleanup(func() {
 			_ = s.Close()
 			s.Reserve(0) // lets go of the memory
@@ -66,10 +64,7 @@ func TestPeerIsKilled(t *testing.T) {
 		takeMessages(t, folder)
 		return
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	kills := 6
 	if soak.Wanted() {
 		kills = 300
@@ -93,28 +88,19 @@ func killOne(t *testing.T, self string, r *rand.Rand, byPath, peerByPath bool) (
 		cmd.Env = append(cmd.Env, killedByPath+"=1")
 	}
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), alignedBytes(8<<20)))
 	w.a.calls = byPath
 	v := w.a.newVI(w.a.memory(0, 0), nil)
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatal(line, err)
-	}
+	must.Give(bufio.NewReader(out).ReadString('\n'))(t, "ready\n")
 	go io.Copy(io.Discard, out)
 	id := start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 20_000,
 		RemoteMAC: datasheet.MAC{2, 0, 0, 0, 0, 9}, Remote: disc("killed")})
 	for end := time.Now().Add(20 * time.Second); ; w.a.step() {
 		if reply, ok := w.a.replies[id]; ok {
-			if reply.Result != datasheet.ResultSuccess {
-				t.Fatal(reply.Result)
-			}
+			must.Be(t, reply.Result, datasheet.ResultSuccess)
 			break
 		}
 		if time.Now().After(end) {
@@ -166,19 +152,11 @@ func killOne(t *testing.T, self string, r *rand.Rand, byPath, peerByPath bool) (
 // sharedMemory maps a file that is a node's memory.
 func sharedMemory(t testing.TB, path string) []byte {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600))(t)
 	defer f.Close()
 	const size = 32 << 20
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Truncate(size))
+	mem := must.Get(unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	return mem
 }
@@ -200,13 +178,8 @@ func takeMessages(t *testing.T, folder string) {
 			return
 		}
 		m, address, _ := n.alloc(descriptors.DescriptorBytes(1))
-		d, err := descriptors.NewDescriptor(m, address, v.handle)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.AddData(base+uint64(i*killedStride), v.handle, killedStride); err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(descriptors.NewDescriptor(m, address, v.handle))(t)
+		must.OK(t, d.AddData(base+uint64(i*killedStride), v.handle, killedStride))
 		posted = append(posted, d)
 		v.postRecv(d)
 	}

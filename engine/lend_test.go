@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -19,22 +20,16 @@ func TestLentMessages(t *testing.T) {
 				references := 0
 				w.a.watchData(func(h *datasheet.Header, f []byte) {
 					n := min(h.Extent-h.Offset, 8192)
-					if uint32(h.Length) != n {
-						t.Errorf("%d bytes of %d at %d", h.Length, h.Extent, h.Offset)
-					}
+					should.Be(t, uint32(h.Length), n, "%d bytes of %d at %d", h.Length, h.Extent, h.Offset)
 					if h.Flags&datasheet.FrameReference == 0 {
-						if len(f) != datasheet.HeaderSize+int(n) {
-							t.Errorf("a frame of %d bytes carries %d", len(f), n)
-						}
+						should.Be(t, len(f), datasheet.HeaderSize+int(n), "a frame bytes carries %d", n)
 						return
 					}
 					references++
 					if level == datasheet.Unreliable {
 						t.Error("an unreliable connection lends")
 					}
-					if len(f) != datasheet.HeaderSize+datasheet.ReferenceSize {
-						t.Errorf("a frame of %d bytes refers to %d", len(f), n)
-					}
+					should.Be(t, len(f), datasheet.HeaderSize+datasheet.ReferenceSize, "a frame bytes refers to %d", n)
 				})
 				sent := w.a.e.Counter(datasheet.CounterBytesSent)
 				got := w.b.e.Counter(datasheet.CounterBytesReceived)
@@ -44,22 +39,14 @@ func TestLentMessages(t *testing.T) {
 					total += uint64(size)
 				}
 				if level == datasheet.Unreliable {
-					if a.lent+b.got+references != 0 {
-						t.Errorf("%d lent, %d borrowed", a.lent, b.got)
-					}
+					should.Be(t, a.lent+b.got+references, 0, "%d lent, %d borrowed", a.lent, b.got)
 				} else if want := 1 + 1 + 1 + 1 + 8 + 128; references != want || a.lent != want || b.got != want {
 					// One each from 4096 to 8193, whose second frame is small.
 					t.Errorf("%d frames refer, %d lent, %d borrowed, want %d", references, a.lent, b.got, want)
 				}
-				if n := w.a.e.Counter(datasheet.CounterBytesSent) - sent; n != total {
-					t.Errorf("%d bytes counted as sent, want %d", n, total)
-				}
-				if n := w.b.e.Counter(datasheet.CounterBytesReceived) - got; n != total {
-					t.Errorf("%d bytes counted as received, want %d", n, total)
-				}
-				if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 0 {
-					t.Errorf("%d frames dropped", n)
-				}
+				should.Be(t, w.a.e.Counter(datasheet.CounterBytesSent)-sent, total, "bytes counted")
+				should.Be(t, w.b.e.Counter(datasheet.CounterBytesReceived)-got, total, "bytes counted as received")
+				should.Be(t, w.b.e.Counter(datasheet.CounterFramesDropped), 0, "frames dropped")
 			})
 		}
 	})
@@ -148,9 +135,7 @@ func TestNotLent(t *testing.T) {
 			data := false
 			w.a.watchData(func(h *datasheet.Header, f []byte) {
 				data = true
-				if h.Flags&datasheet.FrameReference != 0 {
-					t.Error("a frame refers to its payload")
-				}
+				should.Be(t, h.Flags&datasheet.FrameReference, 0, "a frame refers to its payload")
 			})
 			mustArrive(t, v, p, 8000, 1)
 			if !data || b.got != 0 {
@@ -230,17 +215,13 @@ func TestLentFramesAreWhole(t *testing.T) {
 	t.Run("policy", func(t *testing.T) {
 		_, v, p, _, b := lentPair(t, 8192, nil, policies(nil, pipeline.Static{Pulse: 1000}))
 		mustArrive(t, v, p, size, 1)
-		if b.got != 1 {
-			t.Errorf("%d borrowed", b.got)
-		}
+		should.Be(t, b.got, 1, "borrowed")
 	})
 	t.Run("log", func(t *testing.T) {
 		w, v, p, _, b := lentPair(t, 8192, nil)
 		w.b.newLog(10)
 		mustArrive(t, v, p, size, 1)
-		if b.got != 1 {
-			t.Errorf("%d borrowed", b.got)
-		}
+		should.Be(t, b.got, 1, "borrowed")
 	})
 	t.Run("pulses", func(t *testing.T) {
 		w, v, p, _, b := lentPair(t, 8192, nil)
@@ -286,39 +267,5 @@ func TestLentOverBadWires(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestLendingAllocatesNothing: once a NIC has the memory in which it makes frames
-// whole, if it needs to.
-func TestLendingAllocatesNothing(t *testing.T) {
-	for _, whole := range []bool{false, true} {
-		t.Run(fmt.Sprintf("made whole %v", whole), func(t *testing.T) {
-			w := newWorld(t, lending(8192, new([2]*lender)), onMemory(t, 8192), overMemory)
-			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
-			connect(v, p)
-			if whole {
-				w.b.newLog(10)
-			}
-			a, b := v.newEcho(5000), p.newEcho(5000)
-			w.settle()
-			one := func() {
-				a.send()
-				for arrived := false; !arrived || !a.s.Status().Done(); arrived = arrived || b.received() {
-					w.a.e.Step()
-					w.b.e.Step()
-				}
-			}
-			for range 1 << queueLog2 {
-				one()
-			}
-			before := w.a.lender.lent
-			if n := testing.AllocsPerRun(100, one); n != 0 {
-				t.Errorf("%v allocations a message", n)
-			}
-			if w.a.lender.lent == before {
-				t.Error("nothing was lent")
-			}
-		})
 	}
 }

@@ -77,7 +77,7 @@ func (l *lender) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 
 // No copies are allowed.
 func (l *lender) Table() *datasheet.DirectTable                    { return nil }
-func (l *lender) Welcome(bool)                                     {}
+func (l *lender) AllowDirect(bool)                                 {}
 func (l *lender) Where([]byte) (id uint32, offset uint64, ok bool) { return 0, 0, false }
 func (l *lender) Settle()                                          {}
 func (l *lender) Begin(uint32) *datasheet.DirectTable              { return nil }

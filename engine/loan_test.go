@@ -1,9 +1,10 @@
 package engine_test
 
 import (
-	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -66,9 +67,7 @@ func TestLoansEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := newOverdue(t, nil)
 			tt.end(t, o)
-			if o.a.revokes != 1 {
-				t.Errorf("revoked %d times", o.a.revokes)
-			}
+			should.Be(t, o.a.revokes, 1, "revoked times")
 			o.spend()
 			dropped := o.w.b.e.Counter(datasheet.CounterFramesDropped)
 			o.w.run("the peer's notice", func() bool { return o.r.Status().Done() })
@@ -104,21 +103,15 @@ func TestLoanOfADeregisteredRegion(t *testing.T) {
 	})
 	idle := o.w.a.memory(0, 0)
 	start(o.w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: idle})
-	if o.a.revokes != 0 {
-		t.Error("loans are revoked for a region that is not lent")
-	}
+	should.Be(t, o.a.revokes, 0, "loans are revoked for a region that is not lent")
 	start(o.w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
-	if o.a.revokes != 1 {
-		t.Fatalf("revoked %d times", o.a.revokes)
-	}
+	must.Be(t, o.a.revokes, 1, "revoked times")
 	o.spend()
 	o.w.run("the end of the message", func() bool { return o.s.Status().Done() && o.r.Status().Done() })
 	if o.s.Status()&datasheet.StatusProtectionError == 0 || !o.r.Status().Failed() {
 		t.Errorf("sent %v, received %v", o.s.Status(), o.r.Status())
 	}
-	if n := o.w.a.e.Counter(datasheet.CounterProtectionErrors); n != 1 {
-		t.Errorf("%d protection errors", n)
-	}
+	should.Be(t, o.w.a.e.Counter(datasheet.CounterProtectionErrors), 1, "protection errors")
 }
 
 // TestRevokedFramesAreSentAgain: a loan that is void for another connection's sake
@@ -204,9 +197,7 @@ func TestLentProtection(t *testing.T) {
 		if r.Status()&datasheet.StatusLengthError == 0 || s.Status()&datasheet.StatusRemoteDescriptor == 0 {
 			t.Errorf("%v, %v", s.Status(), r.Status())
 		}
-		if !bytes.Equal(in[0], make([]byte, 4000)) {
-			t.Error("some of it has landed")
-		}
+		should.Same(t, in[0], make([]byte, 4000), "some of it has landed")
 	})
 	t.Run("receiver's bus", func(t *testing.T) {
 		w, v, p, _, _ := lentPair(t, 8192, nil)
@@ -217,8 +208,6 @@ func TestLentProtection(t *testing.T) {
 		p.postRecv(r)
 		v.postSend(s)
 		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-		if got := r.Status() & datasheet.StatusErrorMask; got != datasheet.StatusProtectionError|datasheet.StatusPartialPacket {
-			t.Errorf("received %v", got)
-		}
+		should.Be(t, r.Status()&datasheet.StatusErrorMask, datasheet.StatusProtectionError|datasheet.StatusPartialPacket)
 	})
 }

@@ -9,9 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // stream is messages of one size from one VI to another, with some of them
@@ -214,34 +212,4 @@ func TestOrderIsToldOnAFullWire(t *testing.T) {
 		*w.b.port.out = nil
 	}
 	t.Fatal("nobody says what has arrived out of order")
-}
-
-// BenchmarkLoss is the rate of messages of 64 KiB over a wire in memory that loses and
-// reorders frames both ways.
-func BenchmarkLoss(b *testing.B) {
-	for _, chance := range []float64{0, 0.05, 0.3} {
-		b.Run(fmt.Sprint(chance), func(b *testing.B) {
-			x, y, err := wire.NewMemory(wire.MemoryOptions{MTU: 1464})
-			if err != nil {
-				b.Fatal(err)
-			}
-			ends := []wire.Port{x, y}
-			w := newWorld(b, memory(4<<20), func(c *engine.Config, p *port) {
-				f, err := wire.NewFault(ends[0], wire.FaultOptions{Loss: chance, Reorder: chance, Seed: uint64(len(ends))})
-				if err != nil {
-					b.Fatal(err)
-				}
-				c.Port, c.Clock, ends = f, nil, ends[1:]
-			})
-			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
-			connect(v, p)
-			s := newStream(b, v, p, 64<<10, b.N, min(b.N, 32))
-			b.SetBytes(64 << 10)
-			b.ResetTimer()
-			for !s.step() {
-				w.a.e.Step()
-				w.b.e.Step()
-			}
-		})
-	}
 }

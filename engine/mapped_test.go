@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -53,9 +54,7 @@ func TestMappedDoorbells(t *testing.T) {
 		w.run("the doorbells", func() bool { return *at(page + datasheet.DoorbellRecvArm) == 0 })
 		p.postSend(back)
 		w.run("a message back", func() bool { return back.Status().Done() && d.Status().Done() })
-		if w.a.irqs[4] != i+1 {
-			t.Fatalf("message %d: %d interrupts", i, w.a.irqs[4])
-		}
+		must.Be(t, w.a.irqs[4], i+1, "message %d: interrupts", i)
 	}
 	store(datasheet.CQPage(limits.Endpoints, c.id), datasheet.ArmWord(c.taken-1))
 	w.run("an interrupt", func() bool { return w.a.irqs[3] == 1 })
@@ -71,7 +70,5 @@ func TestMappedDoorbells(t *testing.T) {
 		t.Fatalf("events %+v", w.a.events)
 	}
 	w.a.e.Reset()
-	if *at(datasheet.EndpointPage(bad.id)) != 0 {
-		t.Fatal("a doorbell page survived the reset")
-	}
+	must.Be(t, *at(datasheet.EndpointPage(bad.id)), 0, "a doorbell page survived the reset")
 }

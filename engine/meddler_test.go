@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -28,9 +29,7 @@ func (m *meddler) policy() pipeline.Policy {
 	plan, err := pipeline.ByName(names[m.r.IntN(len(names))], pipeline.Parameters{
 		MinPulseSend: 1 + m.r.IntN(3000), OptimalSend: []pipeline.Step{{Wait: 3, Bytes: 70}}, OptimalReceive: []pipeline.Step{{Wait: 64, Bytes: 64}},
 	})
-	if err != nil {
-		m.n.w.t.Fatal(err)
-	}
+	must.OK(m.n.w.t, err)
 	return plan.Send()
 }
 
@@ -47,9 +46,7 @@ func (m *meddler) step() {
 	case k == 30:
 		e.SetPulses(d, m.r.IntN(2) == 0)
 	case k == 31:
-		if err := e.SetPolicy(d, m.policy()); err != nil {
-			m.n.w.t.Fatal(err)
-		}
+		must.OK(m.n.w.t, e.SetPolicy(d, m.policy()))
 	case k == 32:
 		e.SetPulseDeadline(time.Duration(1+m.r.IntN(20_000)) * time.Microsecond)
 	case k == 33:
@@ -63,9 +60,7 @@ func (m *meddler) step() {
 		m.log.all()
 	}
 	m.progress(d)
-	if n := e.DMAState().Refused; n != m.refused {
-		m.n.w.t.Fatalf("%d pulses refused, %d counted", m.refused, n)
-	}
+	must.Be(m.n.w.t, e.DMAState().Refused, m.refused, "pulses refused, counted")
 }
 
 func (m *meddler) pulse(d engine.Direction, frame uint8, n uint32) {

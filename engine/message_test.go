@@ -1,10 +1,13 @@
 package engine_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -17,44 +20,6 @@ func levels(t *testing.T, f func(t *testing.T, level datasheet.Reliability, chan
 			f(t, level, func(b *datasheet.CreateEndpointBody) { b.Reliability = level })
 		})
 	}
-}
-
-func TestScatterGather(t *testing.T) {
-	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		w, v, p := pair(t, change, memory(2<<20))
-		random := rand.New(rand.NewPCG(7, 7))
-		split := func(total, parts int) (sizes []int) {
-			for i := range parts - 1 {
-				n := random.IntN(2*total/(parts-i) + 1)
-				n = min(n, total)
-				sizes, total = append(sizes, n), total-n
-			}
-			return append(sizes, total)
-		}
-		for round := range 40 {
-			total := random.IntN(20_000)
-			sends, receives := split(total, 1+random.IntN(datasheet.MaxSegments)), split(total, 1+random.IntN(datasheet.MaxSegments))
-			s, out := v.descriptor(sends...)
-			r, in := p.descriptor(receives...)
-			data := pattern(total, uint64(round))
-			rest := data
-			for _, b := range out {
-				rest = rest[copy(b, rest):]
-			}
-			p.postRecv(r)
-			v.postSend(s)
-			w.run("a message", func() bool { return r.Status().Done() && s.Status().Done() })
-			if r.Status().Failed() || s.Status().Failed() || int(r.Length()) != total {
-				t.Fatalf("round %d: sent %v, received %v, %d of %d bytes", round, s.Status(), r.Status(), r.Length(), total)
-			}
-			var got []byte
-			for _, b := range in {
-				got = append(got, b...)
-			}
-			mustEqual(t, got, data)
-			v.n.brk, p.n.brk = 1<<20, 1<<20
-		}
-	})
 }
 
 // lossy spoils frames with the given probabilities.
@@ -85,44 +50,104 @@ func lossy(seed uint64, loss, duplicate, reorder, corrupt float64) option {
 	}
 }
 
-// TestUnreliableOverBadWires checks that what arrives is whole and was sent, at
-// most once.
-func TestUnreliableOverBadWires(t *testing.T) {
-	w, v, p := pair(t, unreliable, lossy(3, 0.1, 0.1, 0.1, 0.1))
-	const depth, messages, size = 1 << queueLog2, 500, 5000
-	var receives []*descriptors.Descriptor
-	var in [][]byte
-	for range depth {
-		r, b := p.descriptor(size)
-		receives, in = append(receives, r), append(in, b[0])
-		p.postRecv(r)
+func TestConfig(t *testing.T) {
+	good := func() engine.Config {
+		n := &node{mem: alignedBytes(4096)}
+		var q [][]byte
+		return engine.Config{Port: &port{mtu: 2048, in: &q, out: &q}, Memory: n, Host: n, MAC: datasheet.MAC{2, 0, 0, 0, 0, 1}}
 	}
-	s, out := v.descriptor(size)
-	seen, next := map[uint32]bool{}, 0
-	for i := range messages {
-		copy(out[0], pattern(size, uint64(i)))
-		s.Rearm()
-		s.SetImmediate(uint32(i))
-		v.postSend(s)
-		w.run("a send", func() bool { return s.Status().Done() })
-		w.settle()
-		for receives[next].Status().Done() {
-			r := receives[next]
-			if r.Status().Failed() {
-				t.Fatalf("received %v", r.Status())
-			}
-			number, ok := r.Immediate()
-			if !ok || seen[number] {
-				t.Fatalf("message %d, immediate %v, came twice", number, ok)
-			}
-			seen[number] = true
-			mustEqual(t, in[next], pattern(size, uint64(number)))
-			r.Rearm()
-			p.postRecv(r)
-			next = (next + 1) % depth
+	must.Get(engine.New(good()))(t)
+	for name, spoil := range map[string]func(*engine.Config){
+		"no port":        func(c *engine.Config) { c.Port = nil },
+		"no memory":      func(c *engine.Config) { c.Memory = nil },
+		"no host":        func(c *engine.Config) { c.Host = nil },
+		"no MAC":         func(c *engine.Config) { c.MAC = datasheet.MAC{} },
+		"multicast MAC":  func(c *engine.Config) { c.MAC = datasheet.Broadcast },
+		"tiny MTU":       func(c *engine.Config) { c.Port.(*port).mtu = datasheet.MinMTU - 1 },
+		"huge MTU":       func(c *engine.Config) { c.Port.(*port).mtu = datasheet.MaxMTU + 1 },
+		"no endpoints":   func(c *engine.Config) { c.Limits = engine.DefaultLimits(); c.Limits.Endpoints = 1 },
+		"huge transfers": func(c *engine.Config) { c.Limits = engine.DefaultLimits(); c.Limits.Transfer = 1<<30 + 1 },
+		"timing":         func(c *engine.Config) { c.Timing = engine.DefaultTiming(); c.Timing.Retransmit = -1 },
+		"negative burst": func(c *engine.Config) { c.Pipeline.Burst = -1 },
+		"tiny burst":     func(c *engine.Config) { c.Pipeline.Burst = 63 },
+		"huge burst":     func(c *engine.Config) { c.Pipeline.Burst = 65537 },
+		"few buffers":    func(c *engine.Config) { c.Pipeline.Buffers = -1 },
+		"many buffers":   func(c *engine.Config) { c.Pipeline.Buffers = engine.MaxBuffers + 1 },
+	} {
+		c := good()
+		spoil(&c)
+		should.Refuse(engine.New(c))(t, engine.ErrConfig, "%s", name)
+	}
+}
+
+// machines runs a test over a wire that loses nothing, and over one that might.
+func machines(t *testing.T, f func(t *testing.T, options ...option)) {
+	t.Run("exact", func(t *testing.T) { f(t, exactly(nil)) })
+	t.Run("acknowledged", func(t *testing.T) { f(t) })
+}
+
+// TestRevokedPayloadEntry: an entry of the payload table ends with its region.
+func TestRevokedPayloadEntry(t *testing.T) {
+	machines(t, func(t *testing.T, options ...option) {
+		w, v, p := pair(t, nil, options...)
+		data := w.b.memory(0, 0)
+		buf, at, _ := w.b.alloc(100)
+		do(w.b, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: p.id, Entry: 1, Handle: data, Address: at, Length: 100})
+		steer := &scripted{t: t, demux: func(_ []byte, queue uint32) (uint32, uint32, bool) { return queue, 1, true }}
+		w.b.e.Exclusive(func() { w.b.e.SetProcessor(steer, engine.HookDemultiplex.Set(), 0) })
+		if sent, received, _ := message(v, p, pattern(100, 1)); sent.Failed() || received.Failed() {
+			t.Fatal(sent, received)
 		}
-	}
-	if len(seen) == 0 || len(seen) == messages {
-		t.Fatalf("%d of %d messages arrived: the wire is not bad, or dead", len(seen), messages)
+		mustEqual(t, buf, pattern(100, 1))
+		clear(buf)
+		deregister(w.b, data)
+		sent, received, _ := message(v, p, pattern(100, 2))
+		if sent&datasheet.StatusRemoteDescriptor == 0 || received&datasheet.StatusProtectionError == 0 {
+			t.Errorf("%v, %v", sent, received)
+		}
+		mustEqual(t, buf, make([]byte, 100))
+	})
+}
+
+// one are the flags of a message of one frame.
+const one = datasheet.FrameFirst | datasheet.FrameLast
+
+// TestUnreliableOverBadWires: what a wire loses, doubles, reorders and damages arrives whole, at most once and in order, whether
+// in one frame or in several.
+func TestUnreliableOverBadWires(t *testing.T) {
+	for name, wire := range map[string]func(seed uint64) option{
+		"doubled":   func(seed uint64) option { return lossy(seed, 0.05, 0.5, 0.1, 0) },
+		"all of it": func(seed uint64) option { return lossy(seed, 0.1, 0.1, 0.1, 0.1) },
+	} {
+		for _, size := range []int{0, 8, 5000} {
+			for seed := range uint64(4) {
+				t.Run(fmt.Sprintf("%s, %d bytes, seed %d", name, size, seed), func(t *testing.T) {
+					w, v, p := pair(t, unreliable, memory(roomy), wire(seed))
+					const messages = 1 << queueLog2
+					m := newBatch(v, p, slices.Repeat([]int{size}, messages)...)
+					for i, s := range m.sends {
+						s.SetImmediate(uint32(i))
+						v.postSend(s)
+						w.settle()
+					}
+					last, arrived := -1, 0
+					for i, r := range m.receives {
+						if !r.Status().Done() {
+							break
+						}
+						number, ok := r.Immediate()
+						if r.Status().Failed() || !ok || int(number) <= last {
+							t.Fatalf("%v: message %d arrived after message %d", r.Status(), number, last)
+						}
+						mustEqual(t, m.in[i], m.out[number])
+						last = int(number)
+						arrived++
+					}
+					if arrived < messages/10 {
+						t.Errorf("%d of %d messages arrived", arrived, messages)
+					}
+				})
+			}
+		}
 	}
 }

@@ -45,7 +45,7 @@ func (e *Engine) SetPulses(d core.Direction, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.DMA.SetPulses(d, on)
-	e.Welcome()
+	e.RefreshPlain()
 }
 
 // SetPulseDeadline bounds the time for which a frame waits for the host.
@@ -96,7 +96,7 @@ func (e *Engine) SetPolicy(d core.Direction, p pipeline.Policy) error {
 		return err
 	}
 	e.DMA.Policies[d], e.DMA.Chosen = p, true
-	e.Welcome()
+	e.RefreshPlain()
 	e.DMA.ChoosePolicy(d)
 	return nil
 }
@@ -117,7 +117,7 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 		g.Sides[d].First = m.Started()
 		m.SetLog(&g.Sides[d])
 	}
-	e.Welcome()
+	e.RefreshPlain()
 	return true
 }
 
@@ -126,7 +126,7 @@ func (e *Engine) StopLog() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.DMA.StopLog()
-	e.Welcome()
+	e.RefreshPlain()
 }
 
 // TakeLog tells how many records of the log the host has taken, free-running. It

@@ -1,10 +1,10 @@
 package engine_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/engine"
 )
 
@@ -89,9 +89,7 @@ func (p *parts) Commit() {
 		p.port.Commit()
 		return
 	}
-	if !bytes.Equal(p.copied, p.space[:p.sending.n]) {
-		p.t.Fatal("what was published has changed")
-	}
+	must.Same(p.t, p.copied, p.space[:p.sending.n], "what was published has changed")
 	p.sending.n = len(p.space)
 	p.sending, p.space = nil, nil
 }

@@ -2,11 +2,11 @@ package engine_test
 
 import (
 	"bytes"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -125,13 +125,9 @@ func TestFrameThatDoesNotGrow(t *testing.T) {
 	pass(dead / 2)
 	w.now += time.Hour // the host was suspended
 	pass(10 * time.Millisecond)
-	if dropped() != 0 {
-		t.Fatal("the frame was given up too early")
-	}
+	must.Be(t, dropped(), 0, "the frame was given up too early")
 	pass(dead)
-	if dropped() != 1 {
-		t.Fatalf("%d frames dropped", dropped())
-	}
+	must.Be(t, dropped(), 1, "frames dropped")
 	stuck = false
 	again, bufs := v.descriptor(1500)
 	copy(bufs[0], pattern(1500, 2))
@@ -160,9 +156,7 @@ func TestFrameOfADeadConnection(t *testing.T) {
 		w.settle()
 		v.postSend(s)
 		w.settle()
-		if in[0][0] != out[0][0] {
-			t.Fatal("nothing has landed")
-		}
+		must.Be(t, in[0][0], out[0][0], "nothing has landed")
 		do(p.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
 		if !r.Status().Done() {
 			t.Fatal("the receive has not come back")
@@ -170,15 +164,9 @@ func TestFrameOfADeadConnection(t *testing.T) {
 		clear(in[0])
 		arrived = 5000
 		w.settle()
-		if !bytes.Equal(in[0], make([]byte, 1500)) {
-			t.Fatal("a buffer was written after its descriptor came back")
-		}
+		must.Same(t, in[0], make([]byte, 1500), "a buffer was written after its descriptor came back")
 		do(p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: p.id})
-		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
-		connect(x, y)
-		if sent, received, got := message(x, y, pattern(1500, 2)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(1500, 2)) {
-			t.Fatalf("%v, %v", sent, received)
-		}
+		w.mustServe(1500)
 	})
 }
 
@@ -193,9 +181,7 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 	if sent, received, got := message(v, p, pattern(7000, 2)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(7000, 2)) {
 		t.Fatalf("%v, %v", sent, received)
 	}
-	if len(w.a.parts.copied) != 0 {
-		t.Error("bytes were published before their checksum was there")
-	}
+	should.Be(t, len(w.a.parts.copied), 0, "bytes were published before their checksum was there")
 	if s := w.b.e.DMAState().Movers[engine.Receive]; s.Frame != before+3 || s.Active {
 		t.Errorf("%+v", s)
 	}
@@ -211,25 +197,5 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 	if sent, received, got := message(v, p, pattern(7000, 3)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(7000, 3)) {
 		t.Fatalf("%v, %v", sent, received)
 	}
-	if n := w.b.e.Counter(datasheet.CounterChecksumErrors); n != 1 {
-		t.Errorf("%d checksum errors", n)
-	}
-}
-
-func TestBadPipelines(t *testing.T) {
-	w := newWorld(t)
-	for _, burst := range []int{-1, 1, 63, 65537} {
-		c := engine.Config{Port: w.a.port, Memory: w.a, Host: w.a, MAC: w.a.e.MAC, Pipeline: engine.Pipeline{Burst: burst}}
-		if _, err := engine.New(c); !errors.Is(err, engine.ErrConfig) || !strings.Contains(err.Error(), "Burst") {
-			t.Errorf("burst of %d bytes: %v", burst, err)
-		}
-	}
-	before := w.a.e.Policy(engine.Receive)
-	var e *pipeline.ParameterError
-	if err := w.a.e.SetPolicy(engine.Receive, nil); !errors.As(err, &e) || w.a.e.Policy(engine.Receive) != before {
-		t.Errorf("no policy: %v", err)
-	}
-	if engine.Transmit.String() != "transmit" || engine.Receive.String() != "receive" || engine.Direction(7).String() != "direction 7" {
-		t.Error("directions have other names")
-	}
+	should.Be(t, w.b.e.Counter(datasheet.CounterChecksumErrors), 1, "checksum errors")
 }

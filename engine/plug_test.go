@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -19,10 +20,7 @@ func sharedWire(t testing.TB) (a, b *wire.SHM) {
 	var ends []*wire.SHM
 	path := filepath.Join(t.TempDir(), "wire")
 	for range 2 {
-		p, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, MTU: 2048, Ring: 1 << 16})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, MTU: 2048, Ring: 1 << 16}))(t)
 		t.Cleanup(func() {
 			_ = p.Close()
 			p.Reserve(0) // lets go of the memory
@@ -80,12 +78,7 @@ func TestPlugsWhileMessagesFly(t *testing.T) {
 			}
 		})
 		defer func() { close(stop); pulling.Wait() }()
-		type way struct {
-			from, to        *vi
-			sends, receives []*descriptors.Descriptor
-			in              [][]byte
-		}
-		ways := []*way{{from: v, to: p}, {from: p, to: v}}
+		ways := []*batch{{from: v, to: p}, {from: p, to: v}}
 		n := soak.Count(500, 1500)
 		size := func(i int) int { return 1 + i*53%4500 }
 		done := func(ds []*descriptors.Descriptor, i int) bool { return i < 0 || ds[i].Status().Done() }
@@ -94,7 +87,7 @@ func TestPlugsWhileMessagesFly(t *testing.T) {
 				r, bufs := x.to.descriptor(size(i))
 				s, out := x.from.descriptor(size(i))
 				copy(out[0], pattern(size(i), uint64(i)))
-				x.receives, x.sends, x.in = append(x.receives, r), append(x.sends, s), append(x.in, bufs[0])
+				x.receives, x.sends, x.in, x.out = append(x.receives, r), append(x.sends, s), append(x.in, bufs[0]), append(x.out, out[0])
 				x.to.postRecv(r)
 				x.from.postSend(s)
 			}
@@ -103,13 +96,8 @@ func TestPlugsWhileMessagesFly(t *testing.T) {
 			}
 		}
 		for _, x := range ways {
-			w.until("the last message", func() bool { return done(x.sends, n-1) && done(x.receives, n-1) })
-			for i := range n {
-				if x.sends[i].Status().Failed() || x.receives[i].Status().Failed() {
-					t.Fatalf("%d: %v, %v", i, x.sends[i].Status(), x.receives[i].Status())
-				}
-				mustEqual(t, x.in[i], pattern(size(i), uint64(i)))
-			}
+			w.until("the last message", x.done)
+			x.mustArrive()
 		}
 	})
 }
@@ -129,9 +117,7 @@ func TestWireEnds(t *testing.T) {
 		w.until("credit", func() bool { w.a.e.Step(); return !w.b.e.Step() })
 		v.postSend(sends[0])
 		w.a.e.Step()
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Close())
 		w.until("the end", func() bool { return sends[0].Status().Done() && v.state() == datasheet.StateError })
 		v.postSend(sends[1])
 		w.until("the next end", func() bool { return sends[1].Status().Done() })

@@ -22,7 +22,7 @@ func (e *Engine) SetProcessor(p core.Processor, at, writes core.HookSet) {
 	for d := range core.Directions {
 		e.DMA.ChoosePolicy(d)
 	}
-	e.Welcome()
+	e.RefreshPlain()
 }
 
 // Suspend has what the present hooks would be asked about wait: on the wire, and in
@@ -66,6 +66,6 @@ func (e *Engine) Watch(show func(sent bool, frame []byte)) bool {
 	if e.Hooks &^= core.Watching; show != nil {
 		e.Hooks |= core.Watching
 	}
-	e.Welcome()
+	e.RefreshPlain()
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -96,9 +97,7 @@ func TestFiltersDrop(t *testing.T) {
 						if c.hook == engine.HookFilterReceive {
 							want = p.id
 						}
-						if number != want {
-							t.Errorf("endpoint %d, want %d", number, want)
-						}
+						should.Be(t, number, want, "endpoint")
 						if asked++; asked%3 == 0 {
 							dropped++
 							return engine.FrameDrop, 0, true
@@ -146,9 +145,7 @@ func TestFiltersChange(t *testing.T) {
 		}
 		mustEqual(t, got, data)
 		for i := 0; i < len(wire); i += 2 {
-			if !bytes.Equal(wire[i], wire[i+1]) {
-				t.Error("a frame was changed on the wire")
-			}
+			should.Same(t, wire[i], wire[i+1], "a frame was changed on the wire")
 		}
 	}
 }
@@ -179,9 +176,7 @@ func TestFilterMakesNonsense(t *testing.T) {
 		} else {
 			mustArrive(t, v, p, 1000, 1)
 		}
-		if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 1 {
-			t.Errorf("%s: %d frames dropped", name, n)
-		}
+		should.Be(t, w.b.e.Counter(datasheet.CounterFramesDropped), 1, "%s: frames dropped", name)
 	}
 }
 
@@ -215,9 +210,7 @@ func TestStoppedPrograms(t *testing.T) {
 		for seed := range uint64(4) {
 			mustArrive(t, v, p, 5000, seed)
 		}
-		if asked != 3 {
-			t.Errorf("hook %d was asked %d times, want 3", hook, asked)
-		}
+		should.Be(t, asked, 3, "hook %d was asked times", hook)
 		if d := w.b.e.Counter(datasheet.CounterFramesDropped) + w.a.e.Counter(datasheet.CounterFramesDropped); d != 0 {
 			t.Errorf("hook %d: %d frames dropped", hook, d)
 		}
@@ -255,9 +248,7 @@ func TestRedirects(t *testing.T) {
 					if !isData(frame) {
 						return engine.DefaultQueue, engine.DefaultQueue, true
 					}
-					if queue != p.id {
-						t.Errorf("%s: queue %d, want %d", c.name, queue, p.id)
-					}
+					should.Be(t, queue, p.id, "%s: queue", c.name)
 					return c.queue, c.entry, true
 				},
 			}, hook)
@@ -293,9 +284,7 @@ func TestPulsePrograms(t *testing.T) {
 	if err := w.a.e.SetPolicy(engine.Transmit, nil); err == nil {
 		t.Error("a policy of nil is taken")
 	}
-	if err := w.a.e.SetPolicy(engine.Transmit, pipeline.Static{Pulse: 700}); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, w.a.e.SetPolicy(engine.Transmit, pipeline.Static{Pulse: 700}))
 	mustArrive(t, v, p, 1200, 1)
 	first := []question{{0, 1200, 500, 0}, {0, 1200, 500, 400}, {0, 1200, 1000, 500}, {0, 1200, 1000, 900}, {0, 1200, 1200, 1000}}
 	if !slices.Equal(asked[engine.Transmit], first) {
@@ -303,14 +292,10 @@ func TestPulsePrograms(t *testing.T) {
 	}
 	asked[engine.Transmit] = nil
 	mustArrive(t, v, p, 300, 1)
-	if want := []question{{1, 300, 300, 0}}; !slices.Equal(asked[engine.Transmit], want) {
-		t.Errorf("asked %v, want %v", asked[engine.Transmit], want)
-	}
+	should.Same(t, asked[engine.Transmit], []question{{1, 300, 300, 0}}, "asked")
 	w.a.e.Exclusive(func() { w.a.e.SetProcessor(nil, 0, 0) })
 	mustArrive(t, v, p, 1200, 1)
-	if len(asked[engine.Transmit]) != 1 {
-		t.Error("asked after it was gone")
-	}
+	should.Be(t, len(asked[engine.Transmit]), 1, "asked after it was gone")
 	if got := w.a.e.Policy(engine.Transmit); got != (pipeline.Static{Pulse: 700}) {
 		t.Errorf("the policy is %T", got)
 	}
@@ -331,7 +316,5 @@ func TestResetForgetsPrograms(t *testing.T) {
 	w.a.suspend(time.Hour)
 	w.a.e.Reset()
 	w.b.e.Reset()
-	v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
-	connect(v, p)
-	mustArrive(t, v, p, 3000, 1)
+	w.mustServe(3000)
 }

@@ -1,9 +1,10 @@
 package engine_test
 
 import (
-	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -79,9 +80,7 @@ func (x *hostileRDMA) rdma(kind datasheet.FrameType, psn uint32, flags datasheet
 func (x *hostileRDMA) untouched(t testing.TB) {
 	t.Helper()
 	for name, m := range map[string]target{"read-only": x.readOnly, "local": x.local, "foreign": x.foreign, "deregistered": x.gone} {
-		if !bytes.Equal(m.mem, make([]byte, len(m.mem))) {
-			t.Errorf("%s memory was written", name)
-		}
+		should.Same(t, m.mem, make([]byte, len(m.mem)), "%s memory was written", name)
 	}
 }
 
@@ -139,9 +138,7 @@ func FuzzRDMA(f *testing.F) {
 		}
 		x.untouched(t)
 		for i, b := range append(guard, in[0]...) {
-			if b != 0 {
-				t.Fatalf("byte %d of a receive, or behind it, was written", i)
-			}
+			must.Be(t, b, 0, "byte %d of a receive, or behind it, was written", i)
 		}
 		x.w.b.port.spoil = nil
 		x.mustServe(t)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -396,9 +397,7 @@ func (s *schedule) finish() {
 			}
 		}
 		for _, n := range []*node{s.w.a, s.w.b} {
-			if len(n.events) != 0 {
-				s.t.Errorf("events %v", n.events)
-			}
+			should.Be(s.t, len(n.events), 0, "events %v", n.events)
 		}
 	}
 }

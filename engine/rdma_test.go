@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -30,17 +31,13 @@ func (v *vi) write(to target, offset int, data []byte, sizes ...int) *descriptor
 	for _, b := range out {
 		data = data[copy(b, data):]
 	}
-	if err := d.SetRDMAWrite(to.address+uint64(offset), to.handle); err != nil {
-		v.n.w.t.Fatal(err)
-	}
+	must.OK(v.n.w.t, d.SetRDMAWrite(to.address+uint64(offset), to.handle))
 	return d
 }
 
 func (v *vi) read(from target, offset int, sizes ...int) (*descriptors.Descriptor, [][]byte) {
 	d, in := v.remote(sizes...)
-	if err := d.SetRDMARead(from.address+uint64(offset), from.handle); err != nil {
-		v.n.w.t.Fatal(err)
-	}
+	must.OK(v.n.w.t, d.SetRDMARead(from.address+uint64(offset), from.handle))
 	return d, in
 }
 
@@ -56,9 +53,7 @@ func (v *vi) remote(sizes ...int) (*descriptors.Descriptor, [][]byte) {
 			err = d.AddData(at, v.handle, uint32(s))
 		}
 	}
-	if err != nil {
-		v.n.w.t.Fatal(err)
-	}
+	must.OK(v.n.w.t, err)
 	return d, bufs
 }
 

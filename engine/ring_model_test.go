@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -143,9 +144,7 @@ func (m *ringModel) meet(t *rapid.T) {
 		default:
 			m.discarded++
 		}
-		if s.slot.LoadStatus() != datasheet.StatusDone {
-			t.Fatalf("sent: %v", s.slot.LoadStatus())
-		}
+		must.Be(t, s.slot.LoadStatus(), datasheet.StatusDone)
 		arrived(m.from.n.w.t, r.slot, s.message, length, sent, place, s.tag)
 		if length > 0 {
 			mustEqual(m.from.n.w.t, into[named][:length], s.payload)
@@ -163,15 +162,9 @@ func (m *ringModel) meet(t *rapid.T) {
 
 func (m *ringModel) check(t *rapid.T) {
 	e := m.to.n.e
-	if n := e.Counter(datasheet.CounterPayloadsDiscarded); n != m.discarded {
-		t.Fatalf("%d payloads discarded, want %d", n, m.discarded)
-	}
-	if n := e.Counter(datasheet.CounterReceiveQueueEmpty); n != m.dropped {
-		t.Fatalf("%d messages dropped, want %d", n, m.dropped)
-	}
-	if len(m.to.n.events)+len(m.from.n.events) != 0 {
-		t.Fatalf("%+v, %+v", m.from.n.events, m.to.n.events)
-	}
+	must.Be(t, e.Counter(datasheet.CounterPayloadsDiscarded), m.discarded, "payloads discarded")
+	must.Be(t, e.Counter(datasheet.CounterReceiveQueueEmpty), m.dropped, "messages dropped")
+	must.Be(t, len(m.to.n.events)+len(m.from.n.events), 0, "%+v, %+v", m.from.n.events, m.to.n.events)
 }
 
 // TestRingModel: whatever hosts post and name, each message that finds a receive arrives, and

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -28,9 +30,7 @@ func placeUnderWay(t *testing.T, options []option, level func(*datasheet.CreateE
 	}
 	sent := a.transmit(pattern(ringMessage, 1), pattern(5000, 1), 0x305)
 	w.run("the end", func() bool { return sent.LoadStatus().Done() && s.LoadStatus().Done() })
-	if sent.LoadStatus() != datasheet.StatusDone {
-		t.Fatalf("sent: %v", sent.LoadStatus())
-	}
+	must.Be(t, sent.LoadStatus(), datasheet.StatusDone)
 	zeroes(t, "the slot's frame", own)
 	return s, b, place
 }
@@ -58,9 +58,7 @@ func TestRingPlaceWithdrawnUnderWay(t *testing.T) {
 			t.Errorf("%d payloads discarded", b.n.e.Counter(datasheet.CounterPayloadsDiscarded))
 		}
 		zeroes(t, "the place withdrawn", then)
-		if b.table[5] != (datasheet.RingPlace{}) {
-			t.Errorf("the entry is %+v", b.table[5])
-		}
+		should.Be(t, b.table[5], datasheet.RingPlace{}, "the entry")
 	})
 }
 
@@ -70,9 +68,7 @@ func TestRingPlaceDeregisteredUnderWay(t *testing.T) {
 		s, b, place := placeUnderWay(t, nil, level, func(b *ring) { start(b.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: b.memory}) })
 		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
 		zeroes(t, "memory that is not registered", place[2048:])
-		if len(b.n.events) != 0 {
-			t.Errorf("%+v", b.n.events)
-		}
+		should.Be(t, len(b.n.events), 0, "%+v", b.n.events)
 	})
 }
 

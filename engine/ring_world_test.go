@@ -1,9 +1,9 @@
 package engine_test
 
 import (
-	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -37,7 +37,9 @@ func newRingWorld(t testing.TB, options ...option) *world {
 	w := newWorld(t, options...)
 	for _, n := range []*node{w.a, w.b} {
 		n.sram = alignedBytes(sramSize)
-		n.e.MapSRAM(n.sram, sramFrom)
+		if err := n.e.MapSRAM(n.sram, sramFrom); err != nil {
+			panic(err)
+		}
 	}
 	return w
 }
@@ -95,6 +97,11 @@ func fill(s *datasheet.RingSlot, message []byte, payload *datasheet.DataSegment,
 
 // way is the ring's path, as that of a VI.
 func (r *ring) way() path { return (&r.vi).way() }
+
+// bell is the offset of one of a ring's doorbells.
+func (r *ring) bell(doorbell uint64) uint64 {
+	return datasheet.EndpointPage(r.id) + datasheet.DoorbellRing + doorbell
+}
 
 // nextSend and nextRecv are the slots that are posted next.
 func (r *ring) nextSend() *datasheet.RingSlot { return &r.send[r.sent%uint32(len(r.send))] }
@@ -162,9 +169,7 @@ func exchange(from, to *ring, message, payload []byte, tag uint32, frame int) (*
 	r, mem := to.receive(frame)
 	s := from.transmit(message, payload, tag)
 	from.n.w.run("the end of a ring message", func() bool { return s.LoadStatus().Done() && r.LoadStatus().Done() })
-	if s.LoadStatus() != datasheet.StatusDone {
-		from.n.w.t.Fatalf("sent: %v", s.LoadStatus())
-	}
+	must.Be(from.n.w.t, s.LoadStatus(), datasheet.StatusDone)
 	return r, mem
 }
 
@@ -179,7 +184,11 @@ func arrived(t testing.TB, s *datasheet.RingSlot, message []byte, length, sent, 
 		t.Fatalf("%v, %d bytes of %d at place %d, tag %#x; want %v, %d of %d at %d, %#x",
 			st, s.Length, s.Sent, s.Place, s.Tag, want, length, sent, place, tag)
 	}
-	if !bytes.Equal(s.Message[:], message) {
-		t.Fatal("the message is not the one that was sent")
-	}
+	must.Same(t, s.Message[:], message, "the message is not the one that")
+}
+
+func (r *ring) destroy() {
+	r.n.w.t.Helper()
+	do(r.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: r.id})
+	do(r.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: r.id})
 }

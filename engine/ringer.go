@@ -60,7 +60,7 @@ func (e *Engine) sendReady() {
 		e.Tx.Transmit()
 		e.Tx.Flush()
 	}
-	if e.Carried >= vi.CarriedPerRound {
+	if e.DirectOps >= vi.DirectPerRound {
 		e.round(&e.None) // a host that finds all complete at once does not step the engine
 	}
 }
@@ -115,7 +115,6 @@ func (e *Engine) CQPath(cq uint32, h PathHost) *vi.CQPath {
 	return p
 }
 
-// ReadDirect is described at vfio.InProcess.
 func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
 	if !e.mu.TryLock() {
 		return false
@@ -126,7 +125,7 @@ func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32
 		!e.vis.ReadDirect(ep, core.Segment{Handle: handle, Address: address, Length: n}, core.Segment{Handle: into, Address: at, Length: n}) {
 		return false
 	}
-	if e.Carried >= vi.CarriedPerRound {
+	if e.DirectOps >= vi.DirectPerRound {
 		e.round(&e.None)
 	}
 	return true

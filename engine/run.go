@@ -81,9 +81,9 @@ func (e *Engine) stepWaiting() bool {
 	return e.round(&e.None)
 }
 
-// Rest says that the engine will not be stepped for a while: the next step looks at
+// BeforeIdle says that the engine will not be stepped for a while: the next step looks at
 // the clock, and what the peer has taken by then it says without being looked at.
-func (e *Engine) Rest() { e.rest() }
+func (e *Engine) BeforeIdle() { e.rest() }
 
 // rest also reports whether there are doorbells that wake no thread.
 func (e *Engine) rest() (polls bool) {
@@ -143,7 +143,7 @@ func (e *Engine) Moving() bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.Tx.Coming || e.Tx.Held && e.Tx.Gathered < e.Tx.Length && !e.Tx.Bus.Instant() || e.Rx.Placing && e.Rx.Moves > 0
+	return e.Tx.Box.Moving() || e.Rx.Placing && e.Rx.Moves > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = also(map[string]func(p *play, a *arguments) string{
-	"template": (*play).template, "do": (*play).command, "start": (*play).begin, "reply": (*play).reply, "replied": (*play).replied,
+	"template": (*play).template, "do": (*play).command, "reply": (*play).reply, "replied": (*play).replied,
 	"wait": (*play).waitFor, "request": (*play).request, "offer": (*play).offer, "accept": (*play).accept,
 	"memory": (*play).memory, "free": (*play).free,
 })
@@ -161,17 +161,6 @@ func (p *play) keep(name string, op datasheet.Opcode, r *datasheet.AdminEntry) {
 	if main := mainField[op]; main != "" {
 		p.numbers[name] = v.FieldByName(main).Uint()
 	}
-}
-
-// begin is: start NODE OPCODE FIELD=VALUE... as=NAME.
-func (p *play) begin(a *arguments) string {
-	p.t.Helper()
-	n := p.node(a.Words[0])
-	as, _ := a.Option("as")
-	c := p.made(a.Words[1], a)
-	p.ids[as] = pending{n, n.execute(c), c.Opcode}
-	p.numbers[as+".id"] = uint64(p.ids[as].id)
-	return ""
 }
 
 // reply is: reply NAME [FIELD...]. It waits for the end of a command, and shows fields of the reply.

@@ -6,14 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 var _ = also(map[string]func(p *play, a *arguments) string{
 	"vi": (*play).vi, "pair": (*play).pair, "connect": (*play).connect, "disconnect": (*play).disconnect, "destroy": (*play).destroy,
-	"deregister": (*play).deregister, "alive": (*play).alive, "message": (*play).message,
+	"deregister": (*play).deregister, "message": (*play).message,
 	"send": (*play).send, "recv": (*play).recv,
 	"write": func(p *play, a *arguments) string { return p.rdma(a, false) }, "read": func(p *play, a *arguments) string { return p.rdma(a, true) },
 	"inline": (*play).inline,
@@ -106,16 +107,6 @@ func (p *play) destroy(a *arguments) string {
 func (p *play) deregister(a *arguments) string {
 	deregister(p.node(a.Words[0]), uint32(p.value(a.Words[1])))
 	return ""
-}
-
-// alive checks that new connections between the nodes work.
-func (p *play) alive(a *arguments) string {
-	var ends [2]*vi
-	for i, n := range p.nodes(nil) {
-		ends[i] = n.newVI(p.handle(n), func(b *datasheet.CreateEndpointBody) { p.change(b, a.Changes...) })
-	}
-	connect(ends[0], ends[1])
-	return p.exchange("another connection", ends[0], ends[1], 5)
 }
 
 // message is: message FROM TO SIZE [MORE...]. Each is sent alone, and its buffers are used again.
@@ -292,9 +283,7 @@ func (p *play) inline(a *arguments) string {
 	}
 	i.data = pattern(size, p.seed())
 	copy(i.d.Inline(), i.data)
-	if err := i.d.SetInline(size); err != nil {
-		p.t.Fatal(err)
-	}
+	must.OK(p.t, i.d.SetInline(size))
 	return p.finish(a, false, false, []*item{i})
 }
 

@@ -9,13 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/scripttest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 // TestScripts runs the cases in testdata/scripts. README.md there has the commands.
 func TestScripts(t *testing.T) {
-	script.Run(t, "testdata/scripts", func(t *testing.T) func(words []string) string {
+	scripttest.Run(t, "testdata/scripts", func(t *testing.T) func(words []string) string {
 		return newPlay(t).do
 	})
 }
@@ -76,7 +78,7 @@ func also(more map[string]func(p *play, a *arguments) string) struct{} {
 var _ = also(map[string]func(p *play, a *arguments) string{
 	"world": (*play).world, "settle": (*play).settle, "step": (*play).step, "pass": (*play).pass, "sleep": (*play).sleep,
 	"until": (*play).until, "elapsed": (*play).elapsed, "reset": (*play).reset, "counter": (*play).counter, "irqs": (*play).irqs,
-	"events": (*play).showEvents, "state": (*play).state, "query": (*play).query, "quiet": (*play).quiet, "remember": (*play).remember, "unchanged": (*play).unchanged, "note": (*play).note, "differ": (*play).differ, "value": (*play).showValue, script.End: (*play).end,
+	"events": (*play).showEvents, "state": (*play).state, "query": (*play).query, "remember": (*play).remember, "unchanged": (*play).unchanged, "differ": (*play).differ, "value": (*play).showValue, script.End: (*play).end,
 })
 
 func (p *play) do(words []string) string {
@@ -151,10 +153,7 @@ func (p *play) step(a *arguments) string {
 
 func (p *play) duration(s string) time.Duration {
 	p.t.Helper()
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	d := must.Get(time.ParseDuration(s))(p.t)
 	return d
 }
 
@@ -359,10 +358,6 @@ func (p *play) query(a *arguments) string {
 		q.SendCompleted, q.SendProducer, q.RecvCompleted, q.RecvProducer)
 }
 
-func (p *play) quiet(a *arguments) string {
-	return fmt.Sprintf("%s quiet: %v", a.Words[0], p.node(a.Words[0]).e.Quiet())
-}
-
 // remember is: remember NODE [FROM BYTES]. It keeps what a node's memory holds, or its device memory there.
 func (p *play) remember(a *arguments) string {
 	p.data["of "+a.Words[0]] = slices.Clone(p.memoryOf(a.Words))
@@ -386,8 +381,6 @@ func (p *play) memoryOf(words []string) []byte {
 	}
 	return n.sram[p.value(words[1]):][:p.value(words[2])]
 }
-
-func (p *play) note(a *arguments) string { return strings.Join(a.Words, " ") }
 
 // end shows what has not been shown: statuses of descriptors, events, and states of VIs.
 func (p *play) end(*arguments) string {

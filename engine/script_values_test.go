@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 // arguments are the words behind a command's name.
@@ -155,10 +156,7 @@ func (p *play) field(v reflect.Value, path string) reflect.Value {
 	if path == "level" {
 		path = "Reliability"
 	}
-	f, err := script.Field(v, path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	f := must.Get(script.Field(v, path))(p.t)
 	return f
 }
 

@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/script"
 )
 
 var _ = also(map[string]func(p *play, a *arguments) string{
@@ -216,10 +217,7 @@ func (p *play) release(a *arguments) string {
 
 // room is: room NODE N. The node's wire holds so many frames.
 func (p *play) room(a *arguments) string {
-	n, err := strconv.Atoi(a.Words[1])
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(a.Words[1]))(p.t)
 	p.node(a.Words[0]).port.room = n
 	return ""
 }
@@ -307,7 +305,7 @@ func (p *play) raw(a *arguments) string {
 }
 
 func (p *play) rest(a *arguments) string {
-	p.node(a.Words[0]).e.Rest()
+	p.node(a.Words[0]).e.BeforeIdle()
 	return ""
 }
 

@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/script"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -17,7 +18,9 @@ func (p *play) world(a *arguments) string {
 	if a.Flag("sram") {
 		for _, n := range p.nodes(nil) {
 			n.sram = alignedBytes(sramSize)
-			n.e.MapSRAM(n.sram, sramFrom)
+			if err := n.e.MapSRAM(n.sram, sramFrom); err != nil {
+				panic(err)
+			}
 		}
 	}
 	if a.Flag("calls") {
@@ -70,10 +73,7 @@ func (p *play) option(c script.Change) option {
 	if c.Path == "lossy" {
 		var n [5]float64
 		for i, s := range strings.Split(c.Value, ",") {
-			f, err := strconv.ParseFloat(s, 64)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			f := must.Get(strconv.ParseFloat(s, 64))(p.t)
 			n[i] = f
 		}
 		return lossy(uint64(n[0]), n[1], n[2], n[3], n[4])

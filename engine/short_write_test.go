@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -40,16 +41,10 @@ func TestShortWrites(t *testing.T) {
 		if st := write.Status(); st != datasheet.StatusDone|datasheet.StatusOpRDMAWrite || write.Length() != uint32(n) {
 			t.Errorf("%d bytes: %v, length %d", n, st, write.Length())
 		}
-		if !bytes.Equal(to.mem[i:i+n], want) {
-			t.Errorf("%d bytes are not what was written", n)
-		}
-		if got := w.a.slots.short - short; got != 3 {
-			t.Errorf("%d bytes: %d short frames, want 3", n, got)
-		}
+		should.Same(t, to.mem[i:i+n], want, "%d bytes are not what was written", n)
+		should.Be(t, w.a.slots.short-short, 3, "%d bytes: short frames", n)
 	}
-	if w.a.slots.lent != 2 {
-		t.Errorf("%d lent, want 2", w.a.slots.lent)
-	}
+	should.Be(t, w.a.slots.lent, 2, "lent")
 }
 
 // TestShortWriteRefused: a write that the peer does not allow ends the connection. Writes and sends before it are complete, those behind
@@ -90,9 +85,7 @@ func TestShortWriteRefused(t *testing.T) {
 				if third.Status()&datasheet.StatusFlushed == 0 {
 					t.Errorf("the one behind it: %v", third.Status())
 				}
-				if !bytes.Equal(good.mem[4096:], make([]byte, 4096)) {
-					t.Error("memory was written behind a refused write")
-				}
+				should.Same(t, good.mem[4096:], make([]byte, 4096), "memory was written behind a refused write")
 			})
 		}
 	}
@@ -148,9 +141,7 @@ func TestHostileShortWrites(t *testing.T) {
 			change(&next, x)
 			w.b.slots.arrive(next.frame, next.payload)
 			w.run("the end", func() bool { return p.state() == datasheet.StateError })
-			if !bytes.Equal(to.mem, remembered) {
-				t.Error("memory was written")
-			}
+			should.Same(t, to.mem, remembered, "memory was written")
 		})
 	}
 }
@@ -176,7 +167,5 @@ func TestShortWriteWithoutRights(t *testing.T) {
 	payload[datasheet.ExtensionSize] = 1
 	w.b.slots.arrive(shortFrame{numbered(last.header, 1), last.beside | datasheet.ShortWrite}, payload)
 	w.run("the end", func() bool { return p.state() == datasheet.StateError })
-	if !bytes.Equal(to.mem, make([]byte, 4096)) {
-		t.Error("memory was written")
-	}
+	should.Same(t, to.mem, make([]byte, 4096), "memory was written")
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -56,7 +58,6 @@ func lendsToo(c *engine.Config, _ *port) {
 	}{c.Port.(*slotted), c.Host.(*node).lender}
 }
 
-// Put is described at engine.Lossless.
 func (s *slotted) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bool) (uint32, bool) {
 	if s.whole || s.Reserve(len(payload)) == nil {
 		return 0, false
@@ -79,12 +80,10 @@ func (s *slotted) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bo
 	return s.Mark(), true
 }
 
-// PutPair is described at engine.Lossless.
 func (s *slotted) PutPair(h uint64, b datasheet.ShortBeside, first, second []byte, last bool) (uint32, bool) {
 	return s.Put(h, b, slices.Concat(first, second), last)
 }
 
-// Next is described at engine.Lossless.
 func (s *slotted) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
 	f := s.exact.Receive()
 	if len(f) == 0 {
@@ -97,7 +96,6 @@ func (s *slotted) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
 	return f, short.header, short.beside, engine.FoundShort
 }
 
-// Pass is described at engine.Lossless.
 func (s *slotted) Pass(bool) {
 	delete(s.wire.shorts, &(*s.in)[0][0])
 	s.exact.Release()
@@ -165,9 +163,7 @@ func TestShortBehindCredit(t *testing.T) {
 		}
 		v.postSend(sends...)
 		w.settle()
-		if w.a.slots.short != 0 {
-			t.Fatalf("%d frames without credit", w.a.slots.short)
-		}
+		must.Be(t, w.a.slots.short, 0, "frames without credit")
 		if again {
 			other := w.a.memory(0, 0)
 			do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
@@ -180,9 +176,7 @@ func TestShortBehindCredit(t *testing.T) {
 				t.Errorf("message %d: %v, %v", i, r.Status(), buf[0][:8])
 			}
 		}
-		if w.a.slots.short != 4 {
-			t.Errorf("registered anew %v: %d short frames, want 4", again, w.a.slots.short)
-		}
+		should.Be(t, w.a.slots.short, 4, "registered anew %v: short frames", again)
 	}
 }
 
@@ -222,9 +216,7 @@ func TestShortNumbers(t *testing.T) {
 				t.Fatalf("message %d of %d: %v, %v", i, tt.messages, s.Status(), r.Status())
 			}
 		}
-		if n := w.b.e.Counter(datasheet.CounterFramesSent) - frames; n != 0 {
-			t.Fatalf("the receiver has sent %d frames", n)
-		}
+		must.Be(t, w.b.e.Counter(datasheet.CounterFramesSent)-frames, 0, "the receiver has sent frames")
 		renew(into, 8)
 		renew(back, 8)
 		v.postRecv(into)
@@ -233,9 +225,7 @@ func TestShortNumbers(t *testing.T) {
 		if back.Status().Failed() || into.Status().Failed() {
 			t.Fatalf("%d messages: %v, %v", tt.messages, back.Status(), into.Status())
 		}
-		if short := w.b.slots.short != before; short != tt.short {
-			t.Errorf("%d messages: a short frame: %v", tt.messages, short)
-		}
+		should.Be(t, w.b.slots.short != before, tt.short, "%d messages: a short frame", tt.messages)
 	}
 }
 
@@ -314,9 +304,7 @@ func TestShortToNobody(t *testing.T) {
 			end(w, p)
 			s, _ := v.descriptor(100)
 			v.postSend(s)
-			if w.a.slots.short != 2 {
-				t.Fatalf("%d short frames", w.a.slots.short)
-			}
+			must.Be(t, w.a.slots.short, 2, "short frames")
 			for range 200 {
 				w.a.e.Step()
 				w.b.e.Step()
@@ -391,9 +379,7 @@ func TestScribbledShorts(t *testing.T) {
 			}
 		}
 		for i, c := range guard {
-			if c != 0 {
-				t.Fatalf("byte %d of memory that was not posted is %#x", i, c)
-			}
+			must.Be(t, c, 0, "byte %d of memory that was not posted", i)
 		}
 	}
 }

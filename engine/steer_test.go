@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -49,13 +50,9 @@ func TestRawFramesSteered(t *testing.T) {
 			if c.bad {
 				wrong++
 			}
-			if s.misled[hook] != wrong {
-				t.Errorf("endpoint %d: misled %d times, want %d", c.to, s.misled[hook], wrong)
-			}
+			should.Be(t, s.misled[hook], wrong, "endpoint %d: misled times", c.to)
 		}
-		if asked != 7 {
-			t.Errorf("asked %d times", asked)
-		}
+		should.Be(t, asked, 7, "asked times")
 	}
 }
 
@@ -85,9 +82,7 @@ func TestRawFramesFiltered(t *testing.T) {
 				n, id = w.b, p.id
 			}
 			n.use(&scripted{filter: func(_ engine.Direction, frame []byte, number uint32) (engine.Action, uint32, bool) {
-				if number != id {
-					t.Errorf("%s: endpoint %d, want %d", c.name, number, id)
-				}
+				should.Be(t, number, id, "%s: endpoint", c.name)
 				if c.change != nil {
 					c.change(frame)
 				}
@@ -163,10 +158,8 @@ func TestPayloadTable(t *testing.T) {
 						mustEqual(t, in, data) // there is no such entry
 					}
 				}
-				if n := s.misled[engine.HookDemultiplex]; n != 4 { // once for each frame
-					t.Errorf("misled %d times", n)
-				}
-				mustArrive(t, v, p, size, 9) // without an entry
+				should.Be(t, s.misled[engine.HookDemultiplex], 4, "misled times") // once for each frame
+				mustArrive(t, v, p, size, 9)                                      // without an entry
 			})
 		}
 	}

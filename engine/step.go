@@ -41,7 +41,7 @@ const afterFrames = core.OnUnsettled | core.OnAcks | core.BrokenQueue | core.Unf
 // look at the wire, and one at doorbells that others may have stored.
 func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 	before := of.Completed
-	e.Carried = 0
+	e.DirectOps = 0
 	if e.Clock.Step++; e.Clock.Step >= e.NextLook {
 		e.Look()
 	}
@@ -67,7 +67,7 @@ func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 		if e.Events&core.OnCells != 0 {
 			worked = e.cells.Run() || worked
 		}
-		e.Handed = false
+		e.Delivered = false
 		worked = e.Rx.Receive(of) || worked
 		if e.Events&core.OnCells != 0 {
 			worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
@@ -85,7 +85,7 @@ func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 
 // finish ends a round: what was only gathered goes out.
 func (e *Engine) finish() (worked bool) {
-	if e.Events&core.OnUnsettled != 0 && !e.Handed {
+	if e.Events&core.OnUnsettled != 0 && !e.Delivered {
 		e.vis.SettleAll()
 	}
 	if e.Events&core.OnAcks != 0 {

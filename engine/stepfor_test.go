@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -53,9 +54,7 @@ func TestStepFor(t *testing.T) {
 			for range messages {
 				p.n.e.StepFor(id, tt.receive)
 			}
-			if got := done(); got != messages {
-				t.Errorf("%d messages, want %d", got, messages)
-			}
+			should.Be(t, done(), messages, "messages")
 		})
 	}
 }
@@ -83,9 +82,7 @@ func TestStepForSend(t *testing.T) {
 	if _, sent := v.n.e.StepFor(v.id, false); !sent || !first.Status().Done() {
 		t.Errorf("sent %v, %v", sent, first.Status())
 	}
-	if n := v.n.irqs[vector]; n != 1 {
-		t.Errorf("%d interrupts, want 1", n)
-	}
+	should.Be(t, v.n.irqs[vector], 1, "interrupts")
 }
 
 // TestAnswersAcknowledge: the sends of two ends that answer each other complete, if no look at the wire is ever in

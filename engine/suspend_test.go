@@ -1,10 +1,10 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -33,47 +33,29 @@ func TestSuspension(t *testing.T) {
 			}
 			n.use(pass, hook)
 			const messages, size = 20, 5000
-			var receives []*descriptors.Descriptor
-			var bufs [][]byte
-			for range messages {
-				r, in := p.descriptor(size)
-				receives, bufs = append(receives, r), append(bufs, in[0])
-			}
-			p.postRecv(receives...)
+			m := newBatch(v, p, slices.Repeat([]int{size}, messages)...)
 			w.settle()
 			const limit = 50 * time.Millisecond
 			n.suspend(limit)
 			began := w.now
-			var sends []*descriptors.Descriptor
-			for i := range uint64(messages) {
-				s, out := v.descriptor(size)
-				copy(out[0], pattern(size, i))
-				sends = append(sends, s)
-			}
-			v.postSend(sends...)
+			m.post()
 			w.settle()
-			for _, r := range receives {
+			for _, r := range m.receives {
 				if r.Status().Done() {
 					t.Fatalf("hook %d: a message has passed", hook)
 				}
 			}
-			all := func() bool { return receives[messages-1].Status().Done() }
 			switch end {
 			case "a program":
 				n.use(pass, hook)
 			case "nothing":
 				n.e.Exclusive(func() { n.e.SetProcessor(nil, 0, 0) })
 			}
-			w.run("the last message", all)
+			w.run("the last message", m.done)
 			if end == "the limit" && w.now-began < limit || end != "the limit" && w.now-began >= limit {
 				t.Errorf("hook %d: until %s: %v", hook, end, w.now-began)
 			}
-			for i := range uint64(messages) {
-				if s := receives[i].Status(); s.Failed() {
-					t.Fatalf("hook %d: message %d: %v", hook, i, s)
-				}
-				mustEqual(t, bufs[i], pattern(size, i))
-			}
+			m.mustArrive()
 		}
 	}
 }
@@ -88,11 +70,8 @@ func TestLongSuspension(t *testing.T) {
 		// The other end is patient, too.
 		w.b.use(&scripted{}, engine.HookFilterTransmit, engine.HookFilterReceive)
 		w.b.suspend(time.Hour)
-		s, out := v.descriptor(9000)
-		r, in := p.descriptor(9000)
-		copy(out[0], pattern(9000, 1))
-		p.postRecv(r)
-		v.postSend(s)
+		m := newBatch(v, p, 9000)
+		m.post()
 		for end := w.now + 3*dead; w.now < end; w.now += 5 * time.Millisecond {
 			w.a.e.Step()
 			w.b.e.Step()
@@ -100,11 +79,7 @@ func TestLongSuspension(t *testing.T) {
 		for _, n := range []*node{w.a, w.b} {
 			n.e.Exclusive(func() { n.e.SetProcessor(nil, 0, 0) })
 		}
-		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-		if s.Status().Failed() || r.Status().Failed() {
-			t.Fatalf("sent %v, received %v", s.Status(), r.Status())
-		}
-		mustEqual(t, in[0], pattern(9000, 1))
+		m.mustArrive()
 	}
 }
 
@@ -114,19 +89,11 @@ func TestReplacedUnderTraffic(t *testing.T) {
 	w, v, p := pair(t, unreliable, memory(8<<20), inParts(nil), bursts(700), func(_ *engine.Config, p *port) { p.room = 6 })
 	pass := passing()
 	const messages, size = 30, 9000
-	for round := range 20 {
-		var sends, receives []*descriptors.Descriptor
-		var bufs [][]byte
-		for i := range messages {
-			s, out := v.descriptor(size)
-			copy(out[0], pattern(size, uint64(round*messages+i)))
-			r, in := p.descriptor(size)
-			sends, receives, bufs = append(sends, s), append(receives, r), append(bufs, in[0])
-		}
-		p.postRecv(receives...)
+	for range 20 {
+		m := newBatch(v, p, slices.Repeat([]int{size}, messages)...)
 		w.settle()
-		v.postSend(sends...)
-		for step := 0; !receives[messages-1].Status().Done(); step++ {
+		m.post()
+		for step := 0; !m.done(); step++ {
 			n := []*node{w.a, w.b}[step/7%2]
 			set := engine.HookSet(step*2654435761>>8) & 0x1f
 			switch step % 7 {
@@ -141,9 +108,7 @@ func TestReplacedUnderTraffic(t *testing.T) {
 				t.Fatal("the messages do not arrive")
 			}
 		}
-		for i := range messages {
-			mustEqual(t, bufs[i], pattern(size, uint64(round*messages+i)))
-		}
+		m.mustArrive()
 		for _, n := range []*node{w.a, w.b} {
 			n.e.Exclusive(func() { n.e.SetProcessor(nil, 0, 0) })
 		}

@@ -43,6 +43,7 @@ const (
 	Transmit, Receive                     = core.Transmit, core.Receive
 	DefaultQueue                          = core.DefaultQueue
 	DefaultMinPulse                       = core.DefaultMinPulse
+	DefaultBuffers, MaxBuffers            = core.DefaultBuffers, core.MaxBuffers
 
 	GateSteps, GatePair               = vi.GateSteps, vi.GatePair
 	GateWakes, GateGuards             = vi.GateWakes, vi.GateGuards

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -45,9 +46,7 @@ func TestWatch(t *testing.T) {
 							t.Errorf("receiver: %d bytes seen of %d, %d sent ones", len(seen[false]), len(sent), len(seen[true]))
 						}
 					default:
-						if lends := a.lent != lent; lends != (level != datasheet.Unreliable) {
-							t.Errorf("afterwards it lends: %v", lends)
-						}
+						should.Be(t, a.lent != lent, level != datasheet.Unreliable, "afterwards it lends")
 					}
 					if watched != nil {
 						watched.e.Watch(nil)
@@ -70,9 +69,7 @@ func TestWatchAcrossReset(t *testing.T) {
 	w.a.e.Watch(seen.see)
 	w.a.use(&scripted{})
 	mustArrive(t, v, p, 100, 1)
-	if len(seen[true]) != 100 {
-		t.Errorf("%d bytes seen", len(seen[true]))
-	}
+	should.Be(t, len(seen[true]), 100, "bytes seen")
 	w.a.e.Reset()
 	if w.a.e.Watch(seen.see) {
 		t.Error("a reset ends a watch")

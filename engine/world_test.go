@@ -1,13 +1,13 @@
 package engine_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -171,10 +171,7 @@ func (w *world) newNode(number byte, p *port, options []option) *node {
 	if n.mem == nil {
 		n.mem = alignedBytes(memSize)
 	}
-	e, err := engine.New(c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	e := must.Get(engine.New(c))(w.t)
 	n.e = e
 	return n
 }
@@ -260,17 +257,12 @@ func (n *node) newVI(handle uint32, change func(*datasheet.CreateEndpointBody)) 
 func (v *vi) descriptor(sizes ...int) (*descriptors.Descriptor, [][]byte) {
 	v.n.w.t.Helper()
 	mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(len(sizes)))
-	d, err := descriptors.NewDescriptor(mem, address, v.handle)
-	if err != nil {
-		v.n.w.t.Fatal(err)
-	}
+	d := must.Get(descriptors.NewDescriptor(mem, address, v.handle))(v.n.w.t)
 	var bufs [][]byte
 	for _, s := range sizes {
 		buf, at, _ := v.n.alloc(s)
 		bufs = append(bufs, buf)
-		if err := d.AddData(at, v.handle, uint32(s)); err != nil {
-			v.n.w.t.Fatal(err)
-		}
+		must.OK(v.n.w.t, d.AddData(at, v.handle, uint32(s)))
 	}
 	return d, bufs
 }
@@ -329,6 +321,56 @@ func message(v, w *vi, data []byte) (sent, received datasheet.Status, got []byte
 	return s.Status(), r.Status(), in[0][:min(int(r.Length()), len(in[0]))]
 }
 
+// batch is messages from one VI to another.
+type batch struct {
+	from, to        *vi
+	sends, receives []*descriptors.Descriptor
+	out, in         [][]byte
+}
+
+// newBatch makes messages of these sizes, each with a pattern of its own, and posts receives for them.
+func newBatch(from, to *vi, sizes ...int) *batch {
+	b := &batch{from: from, to: to}
+	for i, size := range sizes {
+		s, out := from.descriptor(size)
+		r, in := to.descriptor(size)
+		copy(out[0], pattern(size, uint64(i)))
+		b.sends, b.receives, b.out, b.in = append(b.sends, s), append(b.receives, r), append(b.out, out[0]), append(b.in, in[0])
+	}
+	to.postRecv(b.receives...)
+	return b
+}
+
+func (b *batch) post() { b.from.postSend(b.sends...) }
+
+func (b *batch) done() bool {
+	last := len(b.sends) - 1
+	return b.sends[last].Status().Done() && b.receives[last].Status().Done()
+}
+
+// mustArrive waits for the end of all messages, and checks what has arrived.
+func (b *batch) mustArrive() {
+	t := b.from.n.w.t
+	t.Helper()
+	b.from.n.w.run("the end of the messages", b.done)
+	for i, s := range b.sends {
+		if s.Status().Failed() || b.receives[i].Status().Failed() {
+			t.Fatalf("message %d: sent %v, received %v", i, s.Status(), b.receives[i].Status())
+		}
+		mustEqual(t, b.in[i], b.out[i])
+	}
+}
+
+// mustServe checks that a new connection between the NICs carries a message of so many bytes.
+func (w *world) mustServe(size int) {
+	w.t.Helper()
+	v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
+	connect(v, p)
+	m := newBatch(v, p, size)
+	m.post()
+	m.mustArrive()
+}
+
 // connect connects v as the client to w as the server.
 func connect(v, w *vi) {
 	v.n.w.t.Helper()
@@ -365,9 +407,7 @@ func pattern(size int, seed uint64) []byte {
 
 func mustEqual(t testing.TB, got, want []byte) {
 	t.Helper()
-	if !bytes.Equal(got, want) {
-		t.Fatalf("%d bytes arrived, %d were sent, and they differ", len(got), len(want))
-	}
+	must.Same(t, got, want, "bytes arrived, were sent, and they differ")
 }
 
 // pass lets d pass on a world, of whose NICs those run that are given.

@@ -34,16 +34,6 @@ type Driver struct {
 	// Board names the board by the subsystem of its PCI function, if one device number stands for
 	// many boards; else it is nil.
 	Board func(vendor, device uint16) string
-	// Dump tells of the registers, queues and counters of a device, and changes none. It is nil if
-	// the driver has nothing to tell. It closes the device.
-	Dump func(dev vfio.Device) ([]Table, error)
-}
-
-// Table is a part of what Driver.Dump tells of a device.
-type Table struct {
-	Name    string     `json:"name" help:"What the table is about."`
-	Columns []string   `json:"columns" help:"What the cells of a row are."`
-	Rows    [][]string `json:"rows" help:"The rows."`
 }
 
 // Schemes of ports that are no PCI functions, see package drivers.

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -49,9 +51,7 @@ func TestConfigCheck(t *testing.T) {
 	if err != nil || c.Queues != 1 || c.ReceiveDescriptors != 512 || c.Timeout != 2*time.Second || c.Logger == nil || c.MaxFrame() != 2048 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if again, err := c.Check(); err != nil || again != c {
-		t.Errorf("checked twice: %+v, %v", again, err)
-	}
+	should.Give(c.Check())(t, c, "checked twice")
 }
 
 // stub is a device that has configuration space only, and counts writes.
@@ -96,9 +96,7 @@ func init() {
 
 func TestNewPicksTheDriver(t *testing.T) {
 	dev := &stub{id: 0x0002_1234}
-	if _, err := ethernet.New(t.Context(), dev, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ethernet.New(t.Context(), dev, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})}))(t)
 	if opened.Name != "T2" || opened.Tested {
 		t.Errorf("opened as %+v", opened)
 	}
@@ -129,9 +127,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: closed: %t, %d writes", tt.name, dev.closed, dev.writes)
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Options{Pool: pool}); !errors.Is(err, vfio.ErrUnknownScheme) {
-		t.Error(err)
-	}
+	should.Refuse(ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Options{Pool: pool}))(t, vfio.ErrUnknownScheme)
 }
 
 // TestOpenRefuses: what Linux has, and no driver of ours is for, is not opened. The hint
@@ -198,13 +194,9 @@ func TestMAC(t *testing.T) {
 			t.Errorf("%v: group %t, station %t", tt.m, tt.m.IsMulticast(), tt.m.IsStation())
 		}
 	}
-	if s := (ethernet.OffloadVLAN | ethernet.OffloadTSO).String(); s != "VLAN, TSO" {
-		t.Error(s)
-	}
+	should.Be(t, (ethernet.OffloadVLAN | ethernet.OffloadTSO).String(), "VLAN, TSO")
 }
 
 func TestFrameIsSmall(t *testing.T) {
-	if n := ethernet.FrameBytes; n != 24 {
-		t.Errorf("a frame has %d bytes, want 24", n)
-	}
+	should.Be(t, ethernet.FrameBytes, 24, "a frame has bytes")
 }

@@ -6,16 +6,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestPoolConfig(t *testing.T) {
-	small, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{}))(t)
 	defer small.Close()
 	for _, tt := range []struct {
 		config ethernet.PoolOptions
@@ -44,9 +43,7 @@ func TestPoolConfig(t *testing.T) {
 
 func TestPoolBytes(t *testing.T) {
 	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 3, Headroom: 16, Size: 256})
-	if p.Stride() != 320 {
-		t.Fatalf("stride %d, want 320", p.Stride())
-	}
+	must.Be(t, p.Stride(), 320, "stride")
 	for _, tt := range []struct {
 		frame ethernet.Frame
 		want  int // -1: not in its buffer
@@ -76,43 +73,28 @@ func TestPoolBytes(t *testing.T) {
 		}
 	}
 	for i, b := range p.Memory().Bytes()[:3*320] {
-		if int(b) != i/320+1 {
-			t.Fatalf("byte %d belongs to buffer %d", i, int(b)-1)
-		}
+		must.Be(t, int(b), i/320+1, "byte %d belongs to buffer %d", i, int(b)-1)
 	}
 }
 
 func TestPoolClose(t *testing.T) {
 	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 8})
-	if err := p.Hold(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(); !errors.Is(err, ethernet.ErrInUse) {
-		t.Errorf("close of a pool in use: %v", err)
-	}
+	must.OK(t, p.Hold())
+	should.Fail(t, p.Close(), ethernet.ErrInUse, "close of a pool in use")
 	p.Release()
 	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	}
-	if err := p.Hold(); !errors.Is(err, ethernet.ErrClosed) {
-		t.Errorf("hold of a closed pool: %v", err)
-	}
+	should.Fail(t, p.Hold(), ethernet.ErrClosed, "hold of a closed pool")
 	if p.Buffer(0) != nil || p.Bytes(ethernet.Frame{}) != nil {
 		t.Error("a closed pool still has bytes")
 	}
-	own, err := vfio.AllocMemory(1<<16, vfio.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(vfio.AllocMemory(1<<16, vfio.MemoryOptions{}))(t)
 	p = porttest.NewPool(t, ethernet.PoolOptions{Buffers: 8, Memory: own})
 	if err := p.Close(); err != nil || own.Bytes() == nil {
 		t.Errorf("memory of the caller was closed, or %v", err)
 	}
-	if err := own.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, own.Close())
 }
 
 // TestCache has several goroutines take and give buffers: none is ever in two hands.
@@ -133,9 +115,7 @@ func TestCache(t *testing.T) {
 						t.Errorf("buffer %d was given out twice", f.Buffer)
 						return
 					}
-					if f != (ethernet.Frame{Buffer: f.Buffer, Offset: 64}) {
-						t.Errorf("got %+v", f)
-					}
+					should.Be(t, f, ethernet.Frame{Buffer: f.Buffer, Offset: 64})
 				}
 				for _, f := range frames[:n] {
 					owner[f.Buffer].Unlock()
@@ -145,12 +125,10 @@ func TestCache(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := p.Free(); n != buffers {
-		t.Errorf("%d of %d buffers are left", n, buffers)
-	}
+	should.Be(t, p.Free(), buffers, "buffers are left")
 }
 
-// TestCacheGiveAll has a driver give buffers back in the background, as one does that
+// TestCacheGiveAll makes a driver give buffers back in the background, as one does that
 // restarts a ring, while the queue's user takes and gives: none gets lost or doubled.
 func TestCacheGiveAll(t *testing.T) {
 	const buffers, rounds = 64, 30_000
@@ -191,18 +169,14 @@ func TestCacheGiveAll(t *testing.T) {
 	})
 	all.Wait()
 	c.Close()
-	if n := p.Free(); n != buffers {
-		t.Errorf("%d of %d buffers are left", n, buffers)
-	}
+	should.Be(t, p.Free(), buffers, "buffers are left")
 }
 
 func TestCacheLimits(t *testing.T) {
 	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 20, Size: 256})
 	c := p.NewCache()
 	frames := make([]ethernet.Frame, 21)
-	if n := c.Alloc(frames); n != 20 {
-		t.Fatalf("%d buffers, want 20", n)
-	}
+	must.Be(t, c.Alloc(frames), 20, "buffers")
 	if _, ok := c.Take(); ok {
 		t.Error("a buffer more than there are")
 	}
@@ -212,9 +186,7 @@ func TestCacheLimits(t *testing.T) {
 	c.Give(20)
 	c.Give(1<<32 - 1)
 	c.Close()
-	if n := p.Free(); n != 20 {
-		t.Errorf("%d buffers are free, want 20", n)
-	}
+	should.Be(t, p.Free(), 20, "buffers are free")
 	// A closed cache can be used, and keeps nothing.
 	if n := c.Alloc(frames[:3]); n != 3 || p.Free() != 17 {
 		t.Errorf("%d buffers, and %d are free, want 17", n, p.Free())
@@ -226,8 +198,7 @@ func TestCacheLimits(t *testing.T) {
 
 func TestCacheAllocates(t *testing.T) {
 	c := porttest.NewPool(t, ethernet.PoolOptions{}).NewCache()
+	defer c.Close()
 	frames := make([]ethernet.Frame, 1000)
-	if n := testing.AllocsPerRun(100, func() { c.Free(frames[:c.Alloc(frames)]) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	should.Be(t, testing.AllocsPerRun(100, func() { c.Free(frames[:c.Alloc(frames)]) }), 0, "allocations")
 }

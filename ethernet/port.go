@@ -55,7 +55,7 @@ type Queue interface {
 	// on, Cache().Free gives them back. None is not an error. The device gets a new buffer
 	// for each; while the pool has none, frames stay in the ring, and then in the device.
 	Receive(frames []Frame) (int, error)
-	// Send has the device send frames, in order, and returns how many it takes; the
+	// Send sends frames, in order, and returns how many it takes; the
 	// others are still the caller's. Less than all and no error: the ring is full. With
 	// ErrBadFrame the first that was not taken cannot be sent. Buffers of frames that are
 	// sent go to the queue's cache, in this call or a later one.

@@ -20,8 +20,7 @@ type Meta struct {
 	Device uint32
 }
 
-// Build completes an object file, as a compiler or elfimage.Build made it: name,
-// version, build ID, SRAM and digest. A signature that it had is dropped. Errors
+// Build completes an object file, as clang makes it: name, version, build ID, SRAM and digest. A signature that it had is dropped. Errors
 // are those of Parse.
 func Build(object []byte, m Meta) (*Spec, error) {
 	file, err := elfimage.Read(object)
@@ -75,16 +74,6 @@ type Image = flat.Image
 // image cannot have.
 func Encode(img *Image) ([]byte, error) { return flat.Encode(img) }
 
-// Make builds an image from programs that were written in Go.
-func Make(img Image) (*Spec, error) {
-	object, err := elfimage.Build(img)
-	if err != nil {
-		return nil, err
-	}
-	return Build(object, Meta{})
-}
-
-// withNote returns the image with another note.
 func (s *Spec) withNote(n *elfimage.Note) (*Spec, error) {
 	file, err := elfimage.Read(s.file.Bytes())
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/clangtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -35,17 +37,12 @@ func TestClangNow(t *testing.T) {
 
 // TestPage: the program of docs/control-programs.md is taken, and refused for the reason that stands there.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/control-programs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/control-programs.md"))(t)
 	_, source, _ := strings.Cut(string(page), "```c\n")
 	source, _, _ = strings.Cut(source, "```")
 	build := func(text string) error {
 		path := filepath.Join(t.TempDir(), "ports.c")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		spec, err := firmware.Build(compile(t, path, "-O2", "-g", "-target", "bpf"), firmware.Meta{})
 		if err != nil {
 			return err
@@ -57,9 +54,7 @@ func TestPage(t *testing.T) {
 		}
 		return nil
 	}
-	if err := build(source); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, build(source))
 	for before, change := range map[string]struct{ after, says string }{
 		"\tif (p + 38 > (u8 *)TRAPEZE_END(f))\n\t\treturn TRAPEZE_PASS;\n": {"", "access out of bounds"},
 		"if (count)\n": {"if (one)\n", "pointer may be null: the answer of the lookup was not compared with null"},
@@ -101,9 +96,7 @@ func TestClangRefused(t *testing.T) {
 			if !strings.Contains(c.source, "no note") {
 				text += "TRAPEZE_IMAGE(\"source\", \"1\");\n"
 			}
-			if err := os.WriteFile(source, []byte(text+c.source+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(source, []byte(text+c.source+"\n"), 0o600))
 			s, err := firmware.Parse(compile(t, source, append([]string{"-O2", "-g", "-target", "bpf"}, c.flags...)...))
 			if err == nil || s != nil || c.reason != nil && !errors.Is(err, c.reason) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v; want %v that says %q", err, c.reason, c.says)
@@ -124,13 +117,8 @@ TRAPEZE_HOOK("filter/rx") u64 f(struct trapeze_frame *f)
 	return data[12]; /* not compared with the end */
 }
 `
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, err := firmware.Build(compile(t, source, "-O2", "-g", "-target", "bpf"), firmware.Meta{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(source, []byte(text), 0o600))
+	s := must.Get(firmware.Build(compile(t, source, "-O2", "-g", "-target", "bpf"), firmware.Meta{}))(t)
 	verdicts := s.Check()
 	if len(verdicts) != 1 || verdicts[0].Err == nil || !strings.Contains(verdicts[0].Err.Error(), "endless.c:7: return data[12];") {
 		t.Errorf("%+v", verdicts)
@@ -150,9 +138,7 @@ TRAPEZE_HOOK("pulse/rx") u64 f(struct trapeze_pulse *p)
 	return trapeze_lookup(&seen, &key) ? 0 : p->arrived;
 }
 `
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(source, []byte(text), 0o600))
 	s := parse(t, compile(t, source, "-O2", "-target", "bpf"))
 	want := abi.Map{Name: "seen", Type: abi.MapHash, Key: 4, Value: 8, Entries: 10}
 	if len(s.Maps) != 1 || !cmp.Equal(s.Maps[0], want) {

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/seed"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // headerOf calls change with the header of a section, which it may change.
@@ -30,9 +32,7 @@ func headerOf(t testing.TB, b []byte, section string, change func(s *elf.Section
 		decode(t, at, &s)
 		if bytes.HasPrefix(names[s.Name:], append([]byte(section), 0)) {
 			change(&s)
-			if _, err := binary.Encode(at, binary.LittleEndian, s); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(binary.Encode(at, binary.LittleEndian, s))(t)
 			return
 		}
 	}
@@ -41,9 +41,7 @@ func headerOf(t testing.TB, b []byte, section string, change func(s *elf.Section
 
 func decode(t testing.TB, b []byte, v any) {
 	t.Helper()
-	if _, err := binary.Decode(b, binary.LittleEndian, v); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(binary.Decode(b, binary.LittleEndian, v))(t)
 }
 
 // signedBy gives an image the signature of something else.
@@ -67,7 +65,7 @@ type badInput struct {
 // spoiled is the small image after a change.
 func spoiled(change func(t testing.TB, b []byte)) func(t testing.TB) []byte {
 	return func(t testing.TB) []byte {
-		b := makeImage(t, small()).Bytes()
+		b := small(t).Bytes()
 		change(t, b)
 		return b
 	}
@@ -77,7 +75,7 @@ func badInputs() []badInput {
 	le := binary.LittleEndian
 	return []badInput{
 		{"truncated", func(t testing.TB) []byte {
-			b := makeImage(t, small()).Bytes()
+			b := small(t).Bytes()
 			return b[:len(b)*3/4]
 		}, elfimage.ErrTruncated, "section headers"},
 		{"truncated-section", spoiled(func(t testing.TB, b []byte) {
@@ -112,10 +110,7 @@ func badInputs() []badInput {
 		{"hostile-note", spoiled(func(t testing.TB, b []byte) { le.PutUint32(contents(t, b, ".note.trapeze")[4:], 1<<31) }),
 			elfimage.ErrMalformed, "section .note.trapeze"},
 		{"hostile-long-note", func(t testing.TB) []byte {
-			f, err := elfimage.Read(makeImage(t, small()).Bytes())
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(elfimage.Read(small(t).Bytes()))(t)
 			note := f.Section(".note.trapeze")
 			note.Data = append(bytes.Clone(note.Data), make([]byte, 216)...)
 			note.Size = uint64(len(note.Data))
@@ -126,37 +121,30 @@ func badInputs() []badInput {
 		{"relocation-to-no-symbol", spoiled(func(t testing.TB, b []byte) { le.PutUint32(contents(t, b, ".relpulse/tx")[12:], 1<<20) }),
 			elfimage.ErrMalformed, "section pulse/tx"},
 		{"signature-over-other-bytes", func(t testing.TB) []byte {
-			return signedBy(t, makeImage(t, small()), key(1), []byte("something else"))
+			return signedBy(t, small(t), key(1), []byte("something else"))
 		}, firmware.ErrSignature, "key " + idOf(key(1)).String()},
 		{"stale-signature", func(t testing.TB) []byte {
 			// Of the version before, with a digest that is right.
-			before := sign(t, makeImage(t, small()), key(1)).Bytes()
-			img := small()
-			img.Version = "1.1"
-			b := sign(t, makeImage(t, img), key(1)).Bytes()
+			before := sign(t, small(t), key(1)).Bytes()
+			b := sign(t, smallAs(t, firmware.Meta{Version: "1.1"}), key(1)).Bytes()
 			old, now := contents(t, before, ".note.trapeze"), contents(t, b, ".note.trapeze")
 			copy(now[len(now)-ed25519.SignatureSize:], old[len(old)-ed25519.SignatureSize:])
 			return b
 		}, firmware.ErrSignature, "key " + idOf(key(1)).String()},
 		{"stale-digest", func(t testing.TB) []byte {
-			b := sign(t, makeImage(t, small()), key(1)).Bytes()
+			b := sign(t, small(t), key(1)).Bytes()
 			contents(t, b, ".data")[0] ^= 1
 			return b
 		}, firmware.ErrStale, "section .note.trapeze"},
 		{"other-device", func(t testing.TB) []byte {
-			img := small()
-			img.Device = 0x15b31017
-			return sign(t, makeImage(t, img), key(1)).Bytes()
+			return sign(t, smallAs(t, firmware.Meta{Device: 0x15b31017}), key(1)).Bytes()
 		}, flat.ErrDevice, "header device"},
 	}
 }
 
 func indexOf(t testing.TB, b []byte, section string) uint32 {
 	t.Helper()
-	f, err := elf.NewFile(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(elf.NewFile(bytes.NewReader(b)))(t)
 	for i, s := range f.Sections {
 		if s.Name == section {
 			return uint32(i)
@@ -188,14 +176,14 @@ func accept(b []byte, trusted *firmware.KeyRing) error {
 	if err != nil {
 		return err
 	}
-	return img.Suits(0x12347250, 64<<10)
+	return img.Suits(abi.Version, 0x12347250, 64<<10)
 }
 
 // TestBadInput: a file of each class of bad input is refused with a typed error that
 // names what is wrong, and is a seed of FuzzParse.
 func TestBadInput(t *testing.T) {
 	trusted, _ := ring(t, key(1))
-	if err := accept(sign(t, makeImage(t, small()), key(1)).Bytes(), trusted); err != nil {
+	if err := accept(sign(t, small(t), key(1)).Bytes(), trusted); err != nil {
 		t.Fatalf("the image that they are made of: %v", err)
 	}
 	for _, c := range badInputs() {
@@ -219,8 +207,8 @@ func typed(err error) bool {
 
 // TestGoodSeeds keeps the seeds that are accepted.
 func TestGoodSeeds(t *testing.T) {
-	seed.Check(t, "FuzzParse", "small", makeImage(t, small()).Bytes())
-	seed.Check(t, "FuzzParse", "signed", sign(t, makeImage(t, small()), key(1)).Bytes())
+	seed.Check(t, "FuzzParse", "small", small(t).Bytes())
+	seed.Check(t, "FuzzParse", "signed", sign(t, small(t), key(1)).Bytes())
 	names, err := os.ReadDir(filepath.Join("testdata", "fuzz", "FuzzParse"))
 	if err != nil || len(names) < len(badInputs()) {
 		t.Errorf("%d seeds, %v", len(names), err)

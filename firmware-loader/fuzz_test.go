@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
@@ -15,8 +16,8 @@ import (
 // checked and shown. Inputs are looked at as they are and without the digest in
 // their note, which hardly any would survive.
 func FuzzParse(f *testing.F) {
-	f.Add(makeImage(f, small()).Bytes())
-	f.Add(object(f))
+	f.Add(small(f).Bytes())
+	f.Add(object(f, "everything"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, err := firmware.Parse(b); err == nil {
 			parseAgain(t, s)
@@ -40,7 +41,7 @@ func FuzzParse(f *testing.F) {
 // never gets to. Each 8 bytes of the input are an offset in the image and the word
 // that is put there.
 func FuzzPatches(f *testing.F) {
-	images := [][]byte{makeImage(f, small()).Bytes(), object(f)}
+	images := [][]byte{small(f).Bytes(), object(f, "everything")}
 	clear(contents(f, images[0], ".note.trapeze")[20+88:][:32]) // the digest
 	f.Fuzz(func(t *testing.T, second bool, patches []byte) {
 		b := bytes.Clone(images[0])
@@ -58,16 +59,11 @@ func FuzzPatches(f *testing.F) {
 }
 
 func parseAgain(t *testing.T, s *firmware.Spec) {
-	if d := same(t, s, parse(t, s.Bytes())); d != "" {
-		t.Errorf("written and parsed, it has another %s", d)
-	}
+	should.Be(t, same(t, s, parse(t, s.Bytes())), "", "written and parsed, it has another")
 	s.Check()
 	s.Sections()
-	var text strings.Builder
-	if err := s.Disassemble(&text); err != nil {
-		t.Fatal(err)
-	}
-	if i := strings.IndexFunc(text.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
-		t.Errorf("byte %d of the disassembly is %q", i, text.String()[i])
+	text := s.Disassembly()
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("byte %d of the disassembly is %q", i, text[i])
 	}
 }

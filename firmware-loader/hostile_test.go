@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
@@ -50,12 +51,9 @@ func extended(functions, lines []byte) []byte {
 func TestAllocation(t *testing.T) {
 	const limit = 64 << 20
 	le := binary.LittleEndian
-	base := makeImage(t, small()).Bytes()
+	base := small(t).Bytes()
 	with := func(change func(f *elfimage.File)) []byte {
-		f, err := elfimage.Read(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(elfimage.Read(base))(t)
 		change(f)
 		return f.Bytes()
 	}

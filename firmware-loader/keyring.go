@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/bounded"
 )
 
 // KeyRing holds the public keys of those whose images are trusted.
@@ -52,7 +50,7 @@ func OpenKeyRing(dir string) (*KeyRing, error) {
 		if len(r.keys) == maxKeys {
 			return nil, fmt.Errorf("key ring %s: more than %d keys", dir, maxKeys)
 		}
-		b, err := bounded.ReadFile(filepath.Join(dir, e.Name()), maxKeyFile)
+		b, err := readFile(filepath.Join(dir, e.Name()), maxKeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("key ring: %w", err)
 		}
@@ -70,7 +68,7 @@ func OpenKeyRing(dir string) (*KeyRing, error) {
 
 func (r *KeyRing) readRevoked() error {
 	name := filepath.Join(r.dir, revokedFile)
-	b, err := bounded.ReadFile(name, maxRevoked)
+	b, err := readFile(name, maxRevoked)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -17,7 +17,6 @@ type KeyID [8]byte
 // String returns the ID in hexadecimal.
 func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
 
-// parseKeyID is the inverse of String.
 func parseKeyID(s string) (id KeyID, err error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(id) {

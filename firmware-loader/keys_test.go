@@ -12,19 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 func TestKeyFiles(t *testing.T) {
-	private, err := firmware.EncodePrivateKey(key(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := firmware.EncodePublicKey(key(1).Public().(ed25519.PublicKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(firmware.EncodePrivateKey(key(1)))(t)
+	public := must.Get(firmware.EncodePublicKey(key(1).Public().(ed25519.PublicKey)))(t)
 	if k, err := firmware.DecodePrivateKey(private); err != nil || !k.Equal(key(1)) {
 		t.Errorf("private key: %v", err)
 	}
@@ -37,21 +33,15 @@ func TestKeyFiles(t *testing.T) {
 		"cut off": string(public[:len(public)/2]), "RSA": rsa, "huge": string(public) + strings.Repeat("\n", 16<<10),
 		"not base64": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
 	} {
-		if _, err := firmware.DecodePublicKey([]byte(text)); !errors.Is(err, firmware.ErrKey) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Refuse(firmware.DecodePublicKey([]byte(text)))(t, firmware.ErrKey, "%s", name)
 	}
-	if _, err := firmware.DecodePrivateKey(public); !errors.Is(err, firmware.ErrKey) {
-		t.Errorf("a public key as a private one: %v", err)
-	}
+	should.Refuse(firmware.DecodePrivateKey(public))(t, firmware.ErrKey, "a public key as a private one")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "k.pem"), string(private))
 	if k, err := firmware.ReadPrivateKey(filepath.Join(dir, "k.pem")); err != nil || !k.Equal(key(1)) {
 		t.Errorf("from a file: %v", err)
 	}
-	if _, err := firmware.ReadPrivateKey(filepath.Join(dir, "none.pem")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	should.Refuse(firmware.ReadPrivateKey(filepath.Join(dir, "none.pem")))(t, fs.ErrNotExist, "no file")
 }
 
 // TestKeysOfOpenSSL: keys that openssl makes, and it reads ours.
@@ -69,17 +59,11 @@ func TestKeysOfOpenSSL(t *testing.T) {
 	pem, pub := filepath.Join(dir, "k.pem"), filepath.Join(dir, "k.pub")
 	run("genpkey", "-algorithm", "ed25519", "-out", pem)
 	run("pkey", "-in", pem, "-pubout", "-out", pub)
-	k, err := firmware.ReadPrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found, err := sign(t, makeImage(t, small()), k).Verify(openRing(t, dir)); err != nil || found.File != "k.pub" {
+	k := must.Get(firmware.ReadPrivateKey(pem))(t)
+	if found, err := sign(t, small(t), k).Verify(openRing(t, dir)); err != nil || found.File != "k.pub" {
 		t.Errorf("%+v, %v", found, err)
 	}
-	ours, err := firmware.EncodePrivateKey(key(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get(firmware.EncodePrivateKey(key(1)))(t)
 	write(t, pem, string(ours))
 	run("pkey", "-in", pem, "-noout")
 }
@@ -102,15 +86,13 @@ func TestKeyRingRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := firmware.OpenKeyRing(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
-	}
+	should.Refuse(firmware.OpenKeyRing(filepath.Join(t.TempDir(), "none")))(t, fs.ErrNotExist, "no folder")
 }
 
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "image")
-	write(t, name, string(makeImage(t, small()).Bytes()))
+	write(t, name, string(small(t).Bytes()))
 	if s, err := firmware.Open(name); err != nil || s.Name != "small" {
 		t.Errorf("%v", err)
 	}
@@ -121,9 +103,7 @@ func TestOpen(t *testing.T) {
 	if _, err := firmware.Open("/dev/zero"); err == nil {
 		t.Error("a device was read")
 	}
-	if err := os.Truncate(name, elfimage.MaxFile+1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(name, elfimage.MaxFile+1))
 	if _, err := firmware.Open(name); err == nil {
 		t.Error("a file that is too large was read")
 	}

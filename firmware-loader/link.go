@@ -1,7 +1,10 @@
 package firmware
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -9,14 +12,19 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
-// link replaces references to maps by name with their indices, as abi.Program
-// has them, and refuses references to anything else.
+// link gives references to maps their indices, as abi.Program has them, and refuses references to anything
+// else. Lines of the source become comments.
 func link(section string, source asm.Instructions, maps []abi.Map) (asm.Instructions, error) {
 	insns := slices.Clone(source)
-	at := 0
+	at, line := 0, ""
 	for i := range insns {
 		ins := &insns[i]
-		*ins = clean(*ins)
+		*ins = ins.WithSymbol("")
+		if s := sourceLine(ins); s != "" && s != line { // compilers repeat a line for each column
+			line, *ins = s, ins.WithSource(asm.Comment(s))
+		} else {
+			*ins = ins.WithSource(nil)
+		}
 		bad := func(format string, args ...any) error {
 			return refuse(elfimage.ErrUnsupported, section, "instruction %d: "+format, append([]any{at}, args...)...)
 		}
@@ -33,7 +41,6 @@ func link(section string, source asm.Instructions, maps []abi.Map) (asm.Instruct
 				high = ins.Constant >> 32 << 32
 			}
 			ins.Constant = high | int64(index)
-			*ins = ins.WithReference("")
 		case ins.OpCode.IsDWordLoad() && ins.Src != asm.R0:
 			return nil, bad("a load of what only the Linux kernel has (source register %d)", ins.Src)
 		case ins.IsFunctionCall(), ins.IsKfuncCall():
@@ -44,4 +51,29 @@ func link(section string, source asm.Instructions, maps []abi.Map) (asm.Instruct
 		at += int(ins.Width())
 	}
 	return insns, nil
+}
+
+// sourceLine returns the line of the source that starts with an instruction, as "file:line: text", or "". It is
+// printable, whatever the file holds.
+func sourceLine(ins *asm.Instruction) string {
+	source := ins.Source()
+	if source == nil {
+		return ""
+	}
+	text := strings.TrimSpace(source.String())
+	if at, ok := source.(interface {
+		FileName() string
+		LineNumber() uint32
+	}); ok && text != "" && at.FileName() != "" {
+		text = fmt.Sprintf("%s:%d: %s", at.FileName(), at.LineNumber(), text)
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }

@@ -4,38 +4,31 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
-func TestMake(t *testing.T) {
-	s := makeImage(t, small())
-	if d := same(t, s, makeImage(t, small())); d != "" {
-		t.Errorf("made again, it has another %s", d)
-	}
-	if d := same(t, s, parse(t, s.Bytes())); d != "" {
-		t.Errorf("written and parsed, it has another %s", d)
-	}
+func TestBuild(t *testing.T) {
+	s := small(t)
+	should.Be(t, same(t, s, small(t)), "", "made again, it has another")
+	should.Be(t, same(t, s, parse(t, s.Bytes())), "", "written and parsed, it has another")
 	if s.Name != "small" || s.Version != "1.0" || s.ABI != abi.Version || s.Device != 0x12347250 || !s.Built || s.Signature != nil {
 		t.Errorf("%+v", s)
 	}
 	if s.BuildID == [20]byte{} {
 		t.Error("no build ID")
 	}
-	img, err := flat.Decode(s.Link())
-	if err != nil {
-		t.Fatal(err)
-	}
+	img := must.Get(flat.Decode(s.Link()))(t)
 	if img.Digest != s.Digest || img.SRAM != s.SRAM {
 		t.Errorf("flat image: digest %x, SRAM %d; spec: %x, %d", img.Digest, img.SRAM, s.Digest, s.SRAM)
 	}
@@ -44,9 +37,7 @@ func TestMake(t *testing.T) {
 		{Name: ".data", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Contents: []byte{1, 2, 3, 4, 5, 0, 0, 0}},
 		{Name: "flows", Type: abi.MapHash, Key: 8, Value: 8, Entries: 4},
 	}
-	if d := cmp.Diff(want, s.Maps); d != "" {
-		t.Errorf("maps (-want +got):\n%s", d)
-	}
+	should.Be(t, cmp.Diff(want, s.Maps), "", "maps (-want +got)")
 	p, ok := s.Program(abi.PulseTx)
 	if !ok || p.Hook != abi.PulseTx || len(p.Maps) != 2 {
 		t.Fatalf("%v, %+v", ok, p)
@@ -56,14 +47,12 @@ func TestMake(t *testing.T) {
 		at       int
 		src      asm.Register
 		constant int64
-	}{{4, asm.PseudoMapFD, 1}, {7, asm.PseudoMapValue, 4 << 32}} {
-		if ins := p.Instructions[c.at]; ins.Src != c.src || ins.Constant != c.constant || ins.Reference() != "" {
-			t.Errorf("instruction %d is %v, constant %#x, reference %q", c.at, ins, ins.Constant, ins.Reference())
+	}{{4, asm.PseudoMapFD, 1}, {7, asm.PseudoMapValue, 0}} {
+		if ins := p.Instructions[c.at]; ins.Src != c.src || ins.Constant != c.constant {
+			t.Errorf("instruction %d is %v, constant %#x", c.at, ins, ins.Constant)
 		}
 	}
-	if line := checker.SourceLine(&p.Instructions[4]); line != "who is it" {
-		t.Errorf("source line %q", line)
-	}
+	should.Contain(t, s.Disassembly(), "/* who is it */", "no lines of the source")
 	for _, v := range s.Check() {
 		if v.Err != nil || v.Report.WorstCase < 8 {
 			t.Errorf("%+v", v)
@@ -76,7 +65,7 @@ func TestMake(t *testing.T) {
 
 // TestClang parses what clang made: all hooks, two kinds of maps, .data, .rodata,
 // .bss, static variables, source lines.
-func TestClang(t *testing.T) { checkEverything(t, object(t)) }
+func TestClang(t *testing.T) { checkEverything(t, object(t, "everything")) }
 
 func checkEverything(t *testing.T, b []byte) {
 	t.Helper()
@@ -84,10 +73,7 @@ func checkEverything(t *testing.T, b []byte) {
 	if raw.Built || raw.Name != "everything" || raw.Version != "1.2.3" || raw.Device != 0x12347250 {
 		t.Errorf("the object is %+v", raw)
 	}
-	s, err := firmware.Build(b, firmware.Meta{Version: "2.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(firmware.Build(b, firmware.Meta{Version: "2.0"}))(t)
 	if !s.Built || s.Name != "everything" || s.Version != "2.0" {
 		t.Errorf("the image is %+v", s)
 	}
@@ -95,9 +81,7 @@ func checkEverything(t *testing.T, b []byte) {
 	for _, m := range s.Maps {
 		names = append(names, m.Name)
 	}
-	if d := cmp.Diff([]string{".bss", ".data", ".rodata", "flows", "table"}, names); d != "" {
-		t.Errorf("maps (-want +got):\n%s", d)
-	}
+	should.Be(t, cmp.Diff([]string{".bss", ".data", ".rodata", "flows", "table"}, names), "", "maps (-want +got)")
 	if m := s.Maps[3]; m.Type != abi.MapHash || m.Key != 8 || m.Value != 8 || m.Entries != 100 {
 		t.Errorf("flows is %+v", m)
 	}
@@ -108,22 +92,15 @@ func checkEverything(t *testing.T, b []byte) {
 		t.Errorf(".rodata is %+v", m)
 	}
 	verdicts := s.Check()
-	if len(verdicts) != int(abi.Hooks) {
-		t.Errorf("%d programs", len(verdicts))
-	}
+	should.Be(t, len(verdicts), int(abi.Hooks), "programs")
 	for _, v := range verdicts {
 		if v.Err != nil {
 			t.Error(v.Err)
 		}
 	}
-	var text strings.Builder
-	if err := s.Disassemble(&text); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"filter/tx: ", "everything.c:", "if (data + 14 > end)", "<flows>", "<map_lookup_elem>"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the disassembly lacks %q:\n%s", want, text.String())
-		}
+	text := s.Disassembly()
+	for _, want := range []string{"filter/tx:", "everything.c:", "if (data + 14 > end)", "<flows>", "FnMapLookupElem"} {
+		should.Contain(t, text, want, "the disassembly lacks")
 	}
 	roles := map[string]string{}
 	for _, sec := range s.Sections() {
@@ -138,7 +115,7 @@ func checkEverything(t *testing.T, b []byte) {
 // TestFlipped flips each bit of a signed image, and outside the soak one of seven. It is refused, or it
 // would run as before, under the same digest; and nothing makes a signed image an unsigned one.
 func TestFlipped(t *testing.T) {
-	want := sign(t, makeImage(t, small()), key(1))
+	want := sign(t, small(t), key(1))
 	trusted, _ := ring(t, key(1))
 	b := want.Bytes()
 	step := soak.Count(7, 1)
@@ -165,7 +142,7 @@ func TestFlipped(t *testing.T) {
 }
 
 func TestTruncated(t *testing.T) {
-	b := makeImage(t, small()).Bytes()
+	b := small(t).Bytes()
 	for n := range b {
 		if s, err := firmware.Parse(b[:n:n]); err == nil || s != nil {
 			t.Fatalf("%d of %d bytes: accepted", n, len(b))
@@ -207,7 +184,7 @@ func TestParseRefuses(t *testing.T) {
 		"definition of maps":     {func(t *testing.T, b []byte) { contents(t, b, ".maps")[0] = 1 }, elfimage.ErrMalformed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := makeImage(t, small()).Bytes()
+			b := small(t).Bytes()
 			if c.reason != firmware.ErrStale && c.reason != firmware.ErrNote {
 				unbuilt(t, b)
 			}
@@ -223,7 +200,7 @@ func TestParseRefuses(t *testing.T) {
 		})
 	}
 	t.Run("no note", func(t *testing.T) {
-		b := makeImage(t, small()).Bytes()
+		b := small(t).Bytes()
 		names := contents(t, b, ".strtab")
 		// A section that is not loaded.
 		copy(names[bytes.Index(names, []byte(".note.trapeze")):], ".debug_x\x00")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -32,10 +34,7 @@ var abiValues = map[string]uint64{
 // TestDataSheet compares the tables of the data sheet that have a column "abi"
 // with the package, both ways.
 func TestDataSheet(t *testing.T) {
-	b, err := os.ReadFile("../descriptors/SPEC.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../descriptors/SPEC.md"))(t)
 	_, sheet, ok := strings.Cut(string(b), "\n## 14. Control programs\n")
 	if !ok {
 		t.Fatal("the data sheet has no section 14")
@@ -70,27 +69,20 @@ func TestDataSheet(t *testing.T) {
 		}
 	}
 	for h := range abi.Hooks {
-		if !strings.Contains(sheet, fmt.Sprintf("| %s | ", h)) {
-			t.Errorf("hook %s is in no table", h)
-		}
+		should.Contain(t, sheet, fmt.Sprintf("| %s | ", h), "hook %s is in no table", h)
 	}
 	for _, want := range []string{
 		fmt.Sprintf("has %d (`PulseSize`) bytes", abi.PulseSize), fmt.Sprintf("has %d (`FrameContextSize`) bytes", abi.FrameContextSize),
 		fmt.Sprintf("%#x (`DemuxDefault`)", abi.DemuxDefault), fmt.Sprintf("%#x (`MapReadOnly`)", abi.MapReadOnly),
 		fmt.Sprintf("ABI is %d.%d (`Version`)", abi.Version>>16, abi.Version&0xffff),
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(sheet), " "), want) {
-			t.Errorf("the sheet does not say %q", want)
-		}
+		should.Contain(t, strings.Join(strings.Fields(sheet), " "), want, "the sheet does not say")
 	}
 }
 
 // TestHeader compares the C header with the package.
 func TestHeader(t *testing.T) {
-	b, err := os.ReadFile("internal/images/c/trapeze.h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("internal/images/c/trapeze.h"))(t)
 	text := string(b)
 	for name, want := range map[string]uint64{
 		"TRAPEZE_ABI": uint64(abi.Version), "TRAPEZE_HASH": uint64(abi.MapHash), "TRAPEZE_ARRAY": uint64(abi.MapArray),
@@ -126,8 +118,6 @@ func TestHeader(t *testing.T) {
 			}
 			delete(fields, m[1])
 		}
-		if len(fields) != 0 {
-			t.Errorf("%s lacks %v", name, fields)
-		}
+		should.Be(t, len(fields), 0, "%s lacks %v", name, fields)
 	}
 }

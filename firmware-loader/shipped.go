@@ -33,7 +33,7 @@ const (
 var ErrNotShipped = images.ErrUnknown
 
 // Shipped describes an image that the project ships. internal/images/README.md has a page on
-// each, and the same programs in C.
+// each.
 type Shipped = images.Image
 
 // ShippedImages returns the images that the project ships.
@@ -45,16 +45,16 @@ func ShippedNames() []string { return images.Names() }
 // BuildShipped makes an image that the project ships. It is the same each time, down to the last
 // byte, and not signed. Errors wrap ErrNotShipped.
 func BuildShipped(name string) (*Spec, error) {
-	img, err := images.Build(name)
+	object, err := images.Object(name)
 	if err != nil {
 		return nil, err
 	}
-	return Make(img)
+	return Build(object, Meta{})
 }
 
-// SteerQueues is the size of the map "queues" of flow-steer: each entry is the 32-bit number of a
-// receive queue.
-const SteerQueues = images.Queues
+// SteerQueues is the size of the map "queues" of flow-steer: for the low bits of a flow's hash, the
+// 32-bit number of a receive queue. 0, which no queue has, leaves frames to the oldest endpoint.
+const SteerQueues = 128
 
 // Rule is a value of the map "rules" of acl.
 type Rule struct {
@@ -64,21 +64,17 @@ type Rule struct {
 
 // Bytes returns the 16 bytes that the map has, in little-endian order.
 func (r Rule) Bytes() []byte {
-	b := make([]byte, images.RuleValueSize)
-	binary.LittleEndian.PutUint32(b[images.RuleAction:], r.Action)
-	binary.LittleEndian.PutUint64(b[images.RuleHits:], r.Hits)
-	return b
+	b := binary.LittleEndian.AppendUint64(nil, uint64(r.Action))
+	return binary.LittleEndian.AppendUint64(b, r.Hits)
 }
 
-// FlowKey returns the key of a flow in the maps of acl and count, 40 bytes. Addresses of IPv4
-// become ::ffff:a.b.c.d. Ports are 0 unless the protocol is TCP or UDP.
+// FlowKey returns the key of a flow in the maps of acl and count, 40 bytes: addresses, ports and
+// protocol in network order, then zeros. Addresses of IPv4 become ::ffff:a.b.c.d (RFC 4291, 2.5.5.2).
+// Ports are 0 unless the protocol is TCP or UDP.
 func FlowKey(from, to netip.AddrPort, protocol uint8) []byte {
-	b := make([]byte, images.FlowKeySize)
 	source, destination := from.Addr().As16(), to.Addr().As16()
-	copy(b[images.FlowSource:], source[:])
-	copy(b[images.FlowDestination:], destination[:])
-	binary.BigEndian.PutUint16(b[images.FlowSourcePort:], from.Port())
-	binary.BigEndian.PutUint16(b[images.FlowDestinationPort:], to.Port())
-	b[images.FlowProtocol] = protocol
-	return b
+	b := append(source[:], destination[:]...)
+	b = binary.BigEndian.AppendUint16(b, from.Port())
+	b = binary.BigEndian.AppendUint16(b, to.Port())
+	return append(b, protocol, 0, 0, 0)
 }

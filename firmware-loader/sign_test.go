@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
@@ -26,10 +28,7 @@ func ring(t testing.TB, keys ...ed25519.PrivateKey) (*firmware.KeyRing, string) 
 	t.Helper()
 	dir := t.TempDir()
 	for i, k := range keys {
-		text, err := firmware.EncodePublicKey(k.Public().(ed25519.PublicKey))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(firmware.EncodePublicKey(k.Public().(ed25519.PublicKey)))(t)
 		write(t, filepath.Join(dir, string(rune('a'+i))+".pub"), string(text))
 	}
 	return openRing(t, dir), dir
@@ -37,39 +36,25 @@ func ring(t testing.TB, keys ...ed25519.PrivateKey) (*firmware.KeyRing, string) 
 
 func openRing(t testing.TB, dir string) *firmware.KeyRing {
 	t.Helper()
-	r, err := firmware.OpenKeyRing(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(firmware.OpenKeyRing(dir))(t)
 }
 
 func write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 func sign(t testing.TB, s *firmware.Spec, k ed25519.PrivateKey) *firmware.Spec {
 	t.Helper()
-	signed, err := s.Sign(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return must.Get(s.Sign(k))(t)
 }
 
 func TestSignAndVerify(t *testing.T) {
-	plain := makeImage(t, small())
+	plain := small(t)
 	trusted, dir := ring(t, key(1), key(2))
-	if _, err := plain.Verify(trusted); !errors.Is(err, firmware.ErrUnsigned) {
-		t.Errorf("not signed: %v", err)
-	}
+	should.Refuse(plain.Verify(trusted))(t, firmware.ErrUnsigned, "not signed")
 	signed := parse(t, sign(t, plain, key(2)).Bytes())
-	if d := same(t, plain, signed); d != "" {
-		t.Errorf("the signature has changed the %s", d)
-	}
+	should.Be(t, same(t, plain, signed), "", "the signature has changed")
 	k, err := signed.Verify(trusted)
 	if err != nil || k.ID != idOf(key(2)) || k.File != "b.pub" {
 		t.Errorf("%+v, %v", k, err)
@@ -85,9 +70,7 @@ func TestSignAndVerify(t *testing.T) {
 		t.Errorf("unknown key: %v", err)
 	}
 	write(t, filepath.Join(dir, "revoked"), "# lost in March\n\n"+idOf(key(2)).String()+"  # b\n")
-	if _, err := signed.Verify(openRing(t, dir)); !errors.Is(err, firmware.ErrRevoked) {
-		t.Errorf("revoked key: %v", err)
-	}
+	should.Refuse(signed.Verify(openRing(t, dir)))(t, firmware.ErrRevoked, "revoked key")
 	if keys := openRing(t, dir).Keys(); len(keys) != 1 || keys[0].File != "a.pub" {
 		t.Errorf("keys that are left: %+v", keys)
 	}
@@ -96,10 +79,8 @@ func TestSignAndVerify(t *testing.T) {
 // TestForgeries: signatures that are not of this image.
 func TestForgeries(t *testing.T) {
 	trusted, _ := ring(t, key(1))
-	img := small()
-	one := sign(t, makeImage(t, img), key(1)).Bytes()
-	img.Version = "1.1"
-	two := makeImage(t, img)
+	one := sign(t, small(t), key(1)).Bytes()
+	two := smallAs(t, firmware.Meta{Version: "1.1"})
 	forge := func(change func(n []byte)) *firmware.Spec {
 		b := bytes.Clone(two.Bytes())
 		change(contents(t, b, ".note.trapeze")[20:])
@@ -114,44 +95,31 @@ func TestForgeries(t *testing.T) {
 			copy(n[124:132], other[124:132])
 		}),
 	} {
-		if _, err := s.Verify(trusted); !errors.Is(err, firmware.ErrSignature) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Refuse(s.Verify(trusted))(t, firmware.ErrSignature, "%s", name)
 	}
 	// Moved together with its digest, the signature is stale.
 	b := bytes.Clone(two.Bytes())
 	copy(contents(t, b, ".note.trapeze")[20+88:], other[88:])
-	if _, err := firmware.Parse(b); !errors.Is(err, firmware.ErrStale) {
-		t.Errorf("with its digest: %v", err)
-	}
+	should.Refuse(firmware.Parse(b))(t, firmware.ErrStale, "with its digest")
 }
 
 func TestSignWhatWasNotBuilt(t *testing.T) {
-	if _, err := parse(t, object(t)).Sign(key(1)); !errors.Is(err, firmware.ErrNote) {
-		t.Errorf("an object: %v", err)
-	}
+	should.Refuse(parse(t, object(t, "everything")).Sign(key(1)))(t, firmware.ErrNote, "an object")
 }
 
 // TestBuildDropsSignature: an image that is given another name has nobody's
 // signature.
 func TestBuildDropsSignature(t *testing.T) {
-	signed := sign(t, makeImage(t, small()), key(1))
-	s, err := firmware.Build(signed.Bytes(), firmware.Meta{Name: "other", Device: 0x15b31017, BuildID: [20]byte{7}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := sign(t, small(t), key(1))
+	s := must.Get(firmware.Build(signed.Bytes(), firmware.Meta{Name: "other", Device: 0x15b31017, BuildID: [20]byte{7}}))(t)
 	if s.Signature != nil || s.Name != "other" || s.Version != "1.0" || s.Device != 0x15b31017 || s.BuildID != [20]byte{7} {
 		t.Errorf("%+v", s)
 	}
-	if _, err := firmware.Build(signed.Bytes(), firmware.Meta{Name: "a b"}); !errors.Is(err, firmware.ErrNote) {
-		t.Errorf("bad name: %v", err)
-	}
+	should.Refuse(firmware.Build(signed.Bytes(), firmware.Meta{Name: "a b"}))(t, firmware.ErrNote, "bad name")
 	// An object without a note gets one.
 	b := signed.Bytes()
 	f, err := elfimage.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f.Section(".note.trapeze").Name = ".comment"
 	f.Section(".comment").Flags = 0
 	if s, err = firmware.Build(f.Bytes(), firmware.Meta{Name: "n", Version: "v"}); err != nil || s.Name != "n" || !s.Built {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"debug/elf"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -94,25 +93,9 @@ type Section struct {
 // Sections lists the parts of the file, tables and debug information left out.
 func (s *Spec) Sections() []Section {
 	var all []Section
-	for _, sec := range s.file.Sections {
-		role := ""
-		switch {
-		case sec.Flags&elf.SHF_EXECINSTR != 0:
-			role = "program"
-		case sec.Name == elfimage.NoteSection:
-			role = "note"
-		case sec.Name == ".maps" || sec.Name == "maps":
-			role = "map definitions"
-		case sec.Name == "license":
-			role = "license"
-		case sec.Flags&elf.SHF_ALLOC != 0 && sec.Flags&elf.SHF_WRITE == 0:
-			role = "read-only data"
-		case sec.Flags&elf.SHF_ALLOC != 0:
-			role = "data"
-		case sec.Name == ".BTF" || sec.Name == ".BTF.ext":
-			role = "types and source lines"
-		}
-		if role != "" && sec.Size > 0 {
+	for i := range s.file.Sections {
+		sec := &s.file.Sections[i]
+		if role := sec.Role(); role != "" && sec.Size > 0 {
 			all = append(all, Section{Name: sec.Name, Bytes: sec.Size, Role: role})
 		}
 	}

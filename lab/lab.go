@@ -22,11 +22,10 @@ func Commands(e *command.Env) []*cobra.Command {
 // cells that "model profiles" also prints.
 func Values() map[string][]string {
 	return map[string][]string{
-		"tests":       benchcmd.Tests(),
-		"wires":       bench.Wires(),
-		"reliability": bench.Levels(),
-		"curves":      scaling.Names(),
-		"profiles":    profile.Hosts.Names(),
-		"cells":       profile.CellHosts.Names(),
+		"tests":    bench.Questions(true),
+		"wires":    bench.Wires(),
+		"curves":   scaling.Names(),
+		"profiles": profile.Hosts.Names(),
+		"cells":    profile.CellHosts.Names(),
 	}
 }

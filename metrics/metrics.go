@@ -62,7 +62,6 @@ func Collector(o Options) prometheus.Collector {
 	return c
 }
 
-// Describe is described at prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, f := range c.families {
 		to <- f.desc
@@ -72,7 +71,6 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 // kinds are Prometheus' names for types of values.
 var kinds = map[exposition.Type]prometheus.ValueType{exposition.Counter: prometheus.CounterValue, exposition.Gauge: prometheus.GaugeValue}
 
-// Collect is described at prometheus.Collector. What does not answer is left out.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,7 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // story is what a test says that happens to clients and servers, in virtual time. The servers lend
@@ -90,9 +90,7 @@ func (s *story) wantAll(what string, b byte) {
 // wantComplete waits until a client sees all servers complete.
 func (s *story) wantComplete() {
 	s.Helper()
-	if err := s.use(func(c *Client) error { wantComplete(s.T, c); return nil }); err != nil {
-		s.Error(err)
-	}
+	should.OK(s, s.use(func(c *Client) error { wantComplete(s.T, c); return nil }))
 }
 
 const storyPages = 24
@@ -102,9 +100,7 @@ const storyPages = 24
 func TestAcknowledgedWhileAway(t *testing.T) {
 	for away := range 2 {
 		tell(t, 2, storyPages, func(s *story) {
-			if err := s.fill(1); err != nil {
-				s.Fatal(err)
-			}
+			must.OK(s, s.fill(1))
 			s.plug(away, false)
 			if err := s.fill(2); err != nil {
 				s.Fatalf("with one of two servers: %v", err)
@@ -122,17 +118,10 @@ func TestAcknowledgedWhileAway(t *testing.T) {
 // whether others have gone on without the server. It is open again to all once the store is.
 func TestNoStore(t *testing.T) {
 	tell(t, 2, storyPages, func(s *story) {
-		if err := s.fill(1); err != nil {
-			s.Fatal(err)
-		}
-		c, _, err := s.client()
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.OK(s, s.fill(1))
+		c, _ := must.Two(s.client())(s)
 		got := make([]byte, 1)
-		if _, err := c.ReadAt(got, 0); err != nil {
-			s.Fatal(err)
-		}
+		must.Get(c.ReadAt(got, 0))(s)
 		cut := func(by int) { s.set(func() { s.cut[[2]string{"client", storeNode}] += by }) }
 		cut(1)
 		time.Sleep(lease)
@@ -153,20 +142,14 @@ func TestNoStore(t *testing.T) {
 // without the first, and no write of either is lost.
 func TestTwoWriters(t *testing.T) {
 	tell(t, 2, storyPages, func(s *story) {
-		if err := s.fill(1); err != nil {
-			s.Fatal(err)
-		}
+		must.OK(s, s.fill(1))
 		s.plug(1, false)
-		if err := s.fill(2); err != nil {
-			s.Fatal(err)
-		}
+		must.OK(s, s.fill(2))
 		s.plug(0, false)
 		s.plug(1, true)
 		writer, _, err1 := s.client()
 		reader, _, err2 := s.client()
-		if err := errors.Join(err1, err2); err != nil {
-			s.Fatal(err)
-		}
+		must.OK(s, errors.Join(err1, err2))
 		var both sync.WaitGroup
 		both.Go(func() {
 			_, err := writer.WriteAt(bytes.Repeat([]byte{3}, modelPage), 0)
@@ -181,65 +164,9 @@ func TestTwoWriters(t *testing.T) {
 			}
 		})
 		both.Wait()
-		if err := errors.Join(reader.Close(), writer.Close()); !errors.Is(err, ErrUnavailable) {
-			s.Errorf("closing the writer: %v", err)
-		}
+		should.Fail(s, errors.Join(reader.Close(), writer.Close()), ErrUnavailable, "closing the writer")
 		s.plug(0, true)
 		s.wantComplete()
 		s.wantAll("after all", 2)
-	})
-}
-
-// TestEitherAlone: each of two servers alone has all, whichever was away before.
-func TestEitherAlone(t *testing.T) {
-	tell(t, 2, storyPages, func(s *story) {
-		if err := s.fill(4); err != nil {
-			s.Fatal(err)
-		}
-		for i := range s.servers {
-			s.plug(i, false)
-			s.wantAll(fmt.Sprintf("without server %d", i), 4)
-			s.plug(i, true)
-			s.wantComplete()
-		}
-	})
-}
-
-// TestWriterDies: a writer that was killed between two copies leaves no copies that differ.
-func TestWriterDies(t *testing.T) {
-	tell(t, 2, storyPages, func(s *story) {
-		if err := s.fill(1); err != nil {
-			s.Fatal(err)
-		}
-		const victim = 7
-		c, p, err := s.client()
-		if err != nil {
-			s.Fatal(err)
-		}
-		p.doomed = protocol.IfOlder
-		_, err = c.WriteAt([]byte{9}, victim*modelPage)
-		if err := errors.Join(err, c.Sync()); err == nil {
-			s.Error("the writer was not killed")
-		}
-		_ = c.Close() // it is dead
-		same := func() bool {
-			var has [2][1]protocol.Stamp
-			for i, n := range s.servers {
-				n.now.server.storage.stampsOf(victim, has[i][:])
-			}
-			return has[0][0].Same(has[1][0])
-		}
-		if same() {
-			s.Fatal("the copies do not differ: the test shows nothing")
-		}
-		if err := s.use(func(*Client) error {
-			ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-			defer cancel()
-			for !same() && s.sleep(ctx.Done(), 10*time.Millisecond) {
-			}
-			return ctx.Err()
-		}); err != nil {
-			s.Errorf("the copies differ: %v", err)
-		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -23,33 +25,22 @@ func TestNoAllocation(t *testing.T) {
 	c := r.open(netmem.Options{Cache: 8 * page, ReadAhead: -1}, s)
 	r.write(c, randomBytes(1, page*pages), 0)
 	r.sync(c)
-	m, err := r.near.Alloc(t.Context(), page, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(r.near.Alloc(t.Context(), page, via.MemoryAttributes{}))(t)
 	frame, b := ring.Frame{Memory: m, Length: page}, make([]byte, page)
 	n := uint64(0)
 	next := func() uint64 { n = (n + 7) % pages; return n }
 	for name, f := range map[string]func(){
 		"fetch past the cache": func() {
-			if _, err := c.Fetch(context.Background(), next(), frame); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Fetch(context.Background(), next(), frame))(t)
 		},
 		"miss": func() {
-			if _, err := c.ReadAt(b, int64(next()*page)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.ReadAt(b, int64(next()*page)))(t)
 		},
 		"hit": func() {
-			if _, err := c.ReadAt(b, 5*page); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.ReadAt(b, 5*page))(t)
 		},
 		"write and evict": func() {
-			if _, err := c.WriteAt(b, int64(next()*page)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.WriteAt(b, int64(next()*page)))(t)
 		},
 	} {
 		for range 3 * pages { // warm-up
@@ -60,8 +51,6 @@ func TestNoAllocation(t *testing.T) {
 		for tries := 0; least != 0 && tries < 20; tries++ {
 			least = min(least, testing.AllocsPerRun(30, f))
 		}
-		if least != 0 {
-			t.Errorf("%s: %v allocations", name, least)
-		}
+		should.Be(t, least, 0, "%s: allocations", name)
 	}
 }

@@ -35,7 +35,7 @@ func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration
 	fail := func(err error) (ServerInfo, error) {
 		return ServerInfo{}, &Error{Op: "ask", Device: at[0].String(), Err: err}
 	}
-	l, d, err := dialLine(ctx, onNIC{nic}, at[0], 2, timeout)
+	l, d, err := dialLine(ctx, onNIC{nic}, at[0], timeout)
 	if err != nil {
 		return fail(errors.Join(ErrUnavailable, err))
 	}
@@ -47,7 +47,7 @@ func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration
 	case r.Result != protocol.OK:
 		return fail(refusal(r.Result))
 	}
-	counters, err := protocol.ParseCounters(reply.bytes[:reply.size])
+	counters, err := protocol.ParseCounters(reply.Bytes())
 	if err != nil {
 		return fail(errors.Join(ErrProtocol, err))
 	}

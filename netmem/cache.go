@@ -1,19 +1,18 @@
 package netmem
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
-// state of a frame.
 type state uint8
 
 const (
 	free    state = iota
 	loading       // its page is on the way, or is being written whole
-	partial       // a part of it is there, the rest on the way
 	valid
 	writing // valid, and on its way to the servers: it does not change
 )
 
-// frame is a place for a page in the cache.
 type frame struct {
 	number int32
 	chain  int32 // the next frame of its bucket, or -1
@@ -28,11 +27,10 @@ type frame struct {
 	since uint64
 	// owner is the pool of a page that is kept for other clients, who have evicted it; 0 of the
 	// client's own. last is when it was used last, in ticks.
-	owner    uint64
-	last     uint32
-	from, to int // the part that is there, of a partial one
-	change   change
-	err      error // of the last attempt to write it back
+	owner  uint64
+	last   uint32
+	change change
+	err    error // of the last attempt to write it back
 }
 
 // settled reports whether the page of a frame is there, as the servers have it, and no call or worker has to do with it.
@@ -90,7 +88,7 @@ func (c *cache) find(owner, page uint64) *frame {
 func (c *cache) enter(f *frame, owner, page uint64, s state) {
 	b := c.bucket(owner, page)
 	f.change = change{page: page}
-	f.state, f.used, f.ahead, f.dirty, f.from, f.to, f.err = s, false, false, false, 0, 0, nil
+	f.state, f.used, f.ahead, f.dirty, f.err = s, false, false, false, nil
 	f.owner, f.last, f.since = owner, c.tick, c.drops
 	if owner != 0 {
 		c.guests++
@@ -146,7 +144,7 @@ func (c *cache) idle(leave func(*frame) bool) *frame {
 	return c.takeUnused()
 }
 
-// takeUnused takes a free frame, which there is.
+// takeUnused takes a free frame. The caller knows that there is one.
 func (c *cache) takeUnused() *frame {
 	f := &c.frames[c.unused[len(c.unused)-1]]
 	c.unused = c.unused[:len(c.unused)-1]

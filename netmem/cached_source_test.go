@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -19,24 +21,15 @@ func TestCachedSource(t *testing.T) {
 	c.until("the other to be connected", func() bool { return connected(x) == 1 })
 	s := x.Source()
 	defer func() {
-		if err := s.(io.Closer).Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, s.(io.Closer).Close())
 	}()
-	memory, err := s.Alloc(4 * coopPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(s.Alloc(4 * coopPage))(t)
 	if _, err := s.Alloc(1); err == nil {
 		t.Error("memory was allocated twice")
 	}
 	get := func(page, at int) uint64 {
 		t.Helper()
-		v, err := s.ReadPage(t.Context(), uint64(page), at*coopPage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return must.Get(s.ReadPage(t.Context(), uint64(page), at*coopPage))(t)
 	}
 	at := func(n int) []byte { return memory[n*coopPage:][:coopPage] }
 	c.until("pages to come from the other", func() bool {
@@ -54,31 +47,21 @@ func TestCachedSource(t *testing.T) {
 	block := randomBytes(1000, coopPage)
 	c.write(x, block, 5*coopPage)
 	v := get(5, 1)
-	if !bytes.Equal(at(1), block) {
-		t.Error("the mapping has an old block")
-	}
+	should.Same(t, at(1), block, "the mapping has an old block")
 	copy(at(1), content(77))
 	next, err := s.WritePage(t.Context(), 5, coopPage, v)
 	if err != nil || next <= v {
 		t.Fatalf("version %d after %d, %v", next, v, err)
 	}
-	if !bytes.Equal(c.read(x, coopPage, 5*coopPage), content(77)) {
-		t.Error("the file has an old page")
-	}
+	should.Same(t, c.read(x, coopPage, 5*coopPage), content(77), "the file has an old page")
 	idle.Drop()
-	if !bytes.Equal(c.read(idle, coopPage, 5*coopPage), content(77)) {
-		t.Error("the other client has an old page")
-	}
+	should.Same(t, c.read(idle, coopPage, 5*coopPage), content(77), "the other client has an old page")
 	var conflict *netmem.ConflictError
 	if _, err := s.WritePage(t.Context(), 5, coopPage, v); !errors.As(err, &conflict) || conflict.Found != netmem.Version(next) {
 		t.Errorf("an old version was written: %v", err)
 	}
-	if _, err := s.ReadPage(t.Context(), pages, 0); !errors.Is(err, netmem.ErrOutside) {
-		t.Errorf("a page behind the end: %v", err)
-	}
-	if _, err := s.WritePage(t.Context(), 0, 4*coopPage-1, v); !errors.Is(err, netmem.ErrOutside) {
-		t.Errorf("from behind the memory: %v", err)
-	}
+	should.Refuse(s.ReadPage(t.Context(), pages, 0))(t, netmem.ErrOutside, "a page behind the end")
+	should.Refuse(s.WritePage(t.Context(), 0, 4*coopPage-1, v))(t, netmem.ErrOutside, "from behind the memory")
 	// Pages that are not in the cache are written, too, by several at a time.
 	var busy sync.WaitGroup
 	for w := range 4 {

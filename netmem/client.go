@@ -2,13 +2,14 @@ package netmem
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -32,8 +33,8 @@ type Client struct {
 	closed  bool
 	failed  error // of pages that are not in the cache any more; for Sync
 	ahead   readahead.Detector
-	latency latencies // of fetches that a caller waited for
-	near    latencies // of those from other clients
+	latency *hdrhistogram.Histogram // of fetches that a caller waited for
+	near    *hdrhistogram.Histogram // of those from other clients
 	// cooperation and lodging are nil without Options.Cooperation, and where this client lends nothing.
 	cooperation *cooperation
 	lodging     *lodging
@@ -46,100 +47,12 @@ var (
 	_ io.WriterAt = (*Client)(nil)
 )
 
-// Open connects with servers, which lend the same span by pages of the same size. Their addresses
-// are as via.Dial has them, and a name stands for all that have it (via.NIC.ResolveAll). Which
-// servers they are is fixed when the first client makes them a pool, and needs all of them. Others,
-// with Copies above 1, need those that are left, and wait a second for the rest once one has
-// answered. The NIC stays open when the client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
-func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
-	if err := nic.Check("open network memory"); err != nil {
-		return nil, err
-	}
-	if o.Cooperation != nil {
-		with := *o.Cooperation
-		var err error
-		if with.addresses, err = resolve(ctx, nic, with.Hosts); err != nil {
-			return nil, err
-		}
-		o.Cooperation = &with
-	}
-	p, err := openServers(ctx, nic, servers, &o)
-	return begin(ctx, p, o, err)
-}
-
-// openServers opens the pool of some servers.
-func openServers(ctx context.Context, nic *via.NIC, servers []string, o *Options) (*pool, error) {
-	addresses, err := resolve(ctx, nic, servers)
-	if err != nil {
-		return nil, err
-	}
-	return openPool(ctx, nic, onNIC{nic}, addresses, o)
-}
-
-// resolve reads the addresses of servers. A name may stand for several.
-func resolve(ctx context.Context, nic *via.NIC, servers []string) (list []via.Address, err error) {
-	for _, s := range servers {
-		all, err := nic.ResolveAll(ctx, s)
-		switch {
-		case errors.Is(err, via.ErrInvalidParameter):
-			return nil, optionError("a server", fmt.Sprintf("%q", s), "MAC/NAME and HOST:NAME")
-		case err != nil:
-			return nil, &Error{Op: "connect", Device: s, Err: err}
-		}
-		list = append(list, all...)
-	}
-	return list, nil
-}
-
-// begin makes the client of a pool, unless opening that has failed.
-func begin(ctx context.Context, p *pool, o Options, err error) (*Client, error) {
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{pool: p, options: o, page: p.page}
-	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, c.stop())
-	}
-	return c, nil
-}
-
-// start makes the cache and the goroutines behind it.
-func (c *Client) start(ctx context.Context) error {
-	if err := c.pool.start(); err != nil {
-		return err
-	}
-	frames := int(c.options.Cache / int64(c.page))
-	if frames < leastFrames {
-		return optionError("Cache", c.options.Cache, fmt.Sprintf("at least %d", leastFrames*c.page))
-	}
-	if c.options.Part >= c.page {
-		c.options.Part = 0
-	}
-	m, err := c.pool.fabric.alloc(ctx, frames*c.page, via.MemoryAttributes{})
-	if err != nil {
-		return &Error{Op: fmt.Sprintf("allocate a cache of %d bytes", c.options.Cache), Err: err}
-	}
-	c.memory = m
-	c.cache.init(frames)
-	c.changed = sync.NewCond(&c.mu)
-	c.ahead.Window = (min(c.options.ReadAhead/c.page, frames/4) + 1) / 2 // two windows are ahead of a reader at most
-	c.jobs = make(chan job, 4*c.options.Workers)
-	for range c.options.Workers {
-		c.workers.Go(c.work)
-	}
-	if o := c.options.Cooperation; o != nil {
-		return c.cooperate(ctx, o)
-	}
-	return nil
-}
-
 // Size returns the end of the addresses, in bytes.
 func (c *Client) Size() int64 { return int64(c.pool.pages) * int64(c.page) }
 
 // Page is the size of a page in bytes.
 func (c *Client) Page() int { return c.page }
 
-// frameOf is where frame f lies.
 func (c *Client) frameOf(f *frame) ring.Frame {
 	return ring.Frame{Memory: c.memory, Offset: int(f.number) * c.page, Length: c.page}
 }
@@ -179,7 +92,7 @@ func (c *Client) eachPage(p []byte, off int64, move func(ctx context.Context, pa
 
 func (c *Client) readPage(ctx context.Context, page uint64, within int, into []byte) error {
 	c.mu.Lock()
-	f, err := c.hold(ctx, page, within, within+len(into))
+	f, err := c.acquire(ctx, page)
 	if err != nil {
 		c.mu.Unlock()
 		return err
@@ -210,7 +123,7 @@ func (c *Client) WriteAt(p []byte, off int64) (int, error) {
 func (c *Client) writePage(ctx context.Context, page uint64, within int, from []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f, err := c.holdForWriting(ctx, page, len(from) == c.page)
+	f, err := c.acquireForWriting(ctx, page, len(from) == c.page)
 	if err != nil {
 		return err
 	}
@@ -227,9 +140,6 @@ func (c *Client) writePage(ctx context.Context, page uint64, within int, from []
 	return nil
 }
 
-// Version of a page: it grows with each write, and is never that of other bytes.
-type Version uint64
-
 // Fetch fetches a page, past the cache, into a frame of registered memory of the client's
 // NIC that is as large as the page, and returns its version. If it fails the frame holds
 // anything. It allocates nothing, unless ctx can be cancelled.
@@ -237,7 +147,7 @@ func (c *Client) Fetch(ctx context.Context, page uint64, into ring.Frame) (Versi
 	if page >= c.pool.pages || into.Length != c.page {
 		return 0, &Error{Op: onPage("fetch", page), Err: ErrOutside}
 	}
-	r, err := c.pool.read(ctx, page, 0, into, nil)
+	r, err := c.pool.read(ctx, page, into, nil)
 	return Version(r.Version), err
 }
 
@@ -253,44 +163,81 @@ func (c *Client) Store(ctx context.Context, page uint64, base Version, from ring
 	return ch.base, err
 }
 
-// Close writes back what has been written, as Sync does, and ends the client. It ends also
-// if that fails; what is then not written is lost. A second Close returns nil.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	c.mu.Unlock()
-	err := c.Sync()
-	c.mu.Lock()
-	closed := c.closed
-	c.closed = true
-	c.changed.Broadcast()
-	for c.asking > 0 {
-		c.changed.Wait()
-	}
-	c.mu.Unlock()
-	if closed {
-		return nil
-	}
-	return errors.Join(err, c.stop())
-}
-
-// stop ends what start has begun.
-func (c *Client) stop() (err error) {
-	if c.lodging != nil {
-		err = c.lodging.end()
-	}
-	if c.jobs != nil {
-		close(c.jobs)
-		c.workers.Wait()
-		c.quiet()
-	}
-	if err = errors.Join(err, c.pool.close()); c.memory != nil {
-		err = errors.Join(err, c.pool.fabric.free(c.memory))
-	}
-	return err
-}
-
 func closedError(op string) error { return &Error{Op: op, Err: ErrClosed} }
+
+// SetDeadline sets when ReadAt, WriteAt, Sync and Close fail with os.ErrDeadlineExceeded. Calls
+// that have begun before keep the deadline that they had. The zero time is never, and then only
+// Options.Timeout limits calls. A fetch or write that the deadline cuts short ends the connection
+// with its server, which is made again. Unless it was Close that failed, what was to be written
+// back stays in the cache.
+func (c *Client) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return closedError("set the deadline")
+	}
+	if t.IsZero() {
+		c.deadline.Store(nil)
+	} else {
+		c.deadline.Store(&t)
+	}
+	return nil
+}
+
+// begin returns the context of a call, and a function that ends it. It allocates nothing where no
+// deadline is set.
+func (c *Client) begin() (context.Context, func()) {
+	t := c.deadline.Load()
+	if t == nil {
+		return context.Background(), func() {}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), *t)
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})
+	return ctx, func() { stop(); cancel() }
+}
+
+// usable says why a call does not go on: the client is closed, or the call's deadline has passed.
+// It is asked before each wait, with the lock held.
+func (c *Client) usable(ctx context.Context) error {
+	if c.closed {
+		return closedError("use")
+	}
+	if err := ctx.Err(); err != nil {
+		return late(ctx, err)
+	}
+	return nil
+}
+
+// lodging is the part of a client's cache that other clients use: it keeps their pages, and gives them
+// pages, those of the client's own as well. A server of its own answers, which has no storage.
+type lodging struct {
+	client  *Client
+	server  *Server
+	most    int // frames that may hold pages of others; guarded by the client
+	summary protocol.Summary
+}
+
+// job is a piece of a worker's work: to fetch a page ahead, or to write one back.
+type job struct {
+	what  task
+	page  uint64 // of fetchAhead
+	frame *frame // of the others
+}
+
+type task uint8
+
+const (
+	fetchAhead   task = iota // a page that may be read soon
+	write                    // a frame that stays
+	writeAndFree             // a frame whose place is needed; with a cooperative cache, a host may keep its page
+)
+
+func (c *Client) unpin(f *frame) {
+	if f.pins--; f.pins == 0 {
+		c.changed.Broadcast()
+	}
+}

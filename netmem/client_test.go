@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
@@ -23,9 +25,8 @@ func TestReadsWhatWasWritten(t *testing.T) {
 	}{
 		"4 KiB":          {4 << 10, smallCache},
 		"64 KiB":         {64 << 10, netmem.Options{Cache: 1 << 20}},
-		"in parts":       {64 << 10, netmem.Options{Cache: 1 << 20, Part: 4096}},
 		"nothing ahead":  {8 << 10, netmem.Options{Cache: 16 * 8192, ReadAhead: -1}},
-		"a small window": {4 << 10, netmem.Options{Cache: 16 * 4096, ReadAhead: 8192, Workers: 1, Depth: 2}},
+		"a small window": {4 << 10, netmem.Options{Cache: 16 * 4096, ReadAhead: 8192}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, emulator.PairOptions{})
@@ -43,17 +44,11 @@ func TestReadsWhatWasWritten(t *testing.T) {
 			put(randomBytes(2, 1), c.Size()-1)
 			put(randomBytes(3, 200_000), 1<<21)
 			put(randomBytes(4, 2*o.page), int64(o.page))
-			if got := r.read(c, len(want), 0); !bytes.Equal(got, want) {
-				t.Fatal("read other bytes than were written")
-			}
+			must.Same(t, r.read(c, len(want), 0), want, "read other bytes than were written")
 			r.close(c)
 			again := r.open(o.Options, s)
-			if got := r.read(again, 70_001, 1<<20-5); !bytes.Equal(got, want[1<<20-5:][:70_001]) {
-				t.Fatal("another client reads other bytes")
-			}
-			if got := r.read(again, len(want), 0); !bytes.Equal(got, want) {
-				t.Fatal("another client reads other bytes, all at once")
-			}
+			must.Same(t, r.read(again, 70_001, 1<<20-5), want[1<<20-5:][:70_001], "another client reads other bytes")
+			must.Same(t, r.read(again, len(want), 0), want, "another client reads other bytes, all at once")
 			st := s.Stats()
 			if st.Stored == 0 || st.Stored > 2<<20 || st.Capacity != uint64(again.Size()) || st.Clients != 1 || st.BytesIn < 1<<20 {
 				t.Errorf("stats of the server: %+v", st)
@@ -99,16 +94,12 @@ func TestEdges(t *testing.T) {
 			t.Errorf("write at %d: %d, %v", off, n, err)
 		}
 	}
-	if n, err := c.ReadAt(nil, 5); n != 0 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
+	should.Give(c.ReadAt(nil, 5))(t, 0)
 	r.close(c)
 	for what, err := range map[string]error{
 		"read": second(c.ReadAt(b, 0)), "write": second(c.WriteAt(b, 0)), "sync": c.Sync(),
 	} {
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s after the end: %v", what, err)
-		}
+		should.Fail(t, err, net.ErrClosed, "%s after the end", what)
 	}
 	if err := c.Close(); err != nil {
 		t.Errorf("closed again: %v", err)
@@ -121,12 +112,8 @@ func TestReadOnly(t *testing.T) {
 	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Size: 1 << 20, ReadOnly: true})
 	c := r.open(netmem.Options{}, s)
-	if _, err := c.WriteAt([]byte("x"), 0); !errors.Is(err, netmem.ErrReadOnly) {
-		t.Error(err)
-	}
-	if got := r.read(c, 100, 0); !bytes.Equal(got, make([]byte, 100)) {
-		t.Error("it reads other than zeros")
-	}
+	should.Refuse(c.WriteAt([]byte("x"), 0))(t, netmem.ErrReadOnly)
+	should.Same(t, r.read(c, 100, 0), make([]byte, 100), "it reads other than zeros")
 }
 
 // TestFull: a server that lends less than its addresses reach takes no more pages than it
@@ -146,18 +133,14 @@ func TestFull(t *testing.T) {
 	}
 	c.Drop()
 	r.write(c, page[:100], 4096) // there is always room for a page that is there
-	if got := r.read(c, 8*4096, 0); !bytes.Equal(got, bytes.Repeat(page, 8)) {
-		t.Error("what was there is gone")
-	}
-	if err := c.Close(); !errors.Is(err, netmem.ErrFull) {
-		t.Errorf("close with a page that has no place: %v", err)
-	}
+	should.Same(t, r.read(c, 8*4096, 0), bytes.Repeat(page, 8), "what was there is gone")
+	should.Fail(t, c.Close(), netmem.ErrFull, "close with a page that has no place")
 }
 
 func TestOptions(t *testing.T) {
 	r := newRig(t, emulator.PairOptions{})
 	for name, o := range map[string]netmem.ServerOptions{
-		"Size": {}, "Page": {Size: 1, Page: 5000}, "Span": {Size: 1, Span: -1}, "Depth": {Size: 1, Depth: 1},
+		"Size": {}, "Page": {Size: 1, Page: 5000}, "Span": {Size: 1, Span: -1},
 	} {
 		if s, err := netmem.NewServer(t.Context(), r.far, o); !errors.Is(err, netmem.ErrOption) || !bytes.Contains([]byte(err.Error()), []byte(name)) {
 			t.Errorf("server, %s: open: %t, %v", name, s != nil, err)
@@ -165,7 +148,7 @@ func TestOptions(t *testing.T) {
 	}
 	s := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
 	for name, o := range map[string]netmem.Options{
-		"Copies": {Copies: 2}, "Cache": {Cache: 1}, "Part": {Part: 1000}, "Timeout": {Timeout: -1}, "Depth": {Depth: 1}, "Workers": {Workers: -1},
+		"Copies": {Copies: 2}, "Cache": {Cache: 1}, "Timeout": {Timeout: -1},
 	} {
 		if c, err := r.tryOpen(o, s); !errors.Is(err, netmem.ErrOption) || !bytes.Contains([]byte(err.Error()), []byte(name)) {
 			t.Errorf("client, %s: open: %t, %v", name, c != nil, err)
@@ -174,16 +157,10 @@ func TestOptions(t *testing.T) {
 	if _, err := netmem.Open(t.Context(), r.near, []string{s.Address().String(), s.Address().String() + "2"}, netmem.Options{Copies: 2}); !errors.Is(err, netmem.ErrOption) {
 		t.Errorf("copies without a store: %v", err)
 	}
-	if _, err := r.tryOpen(netmem.Options{}, s, s); !errors.Is(err, netmem.ErrOption) {
-		t.Errorf("one server twice: %v", err)
-	}
-	if _, err := r.tryOpen(netmem.Options{}); !errors.Is(err, netmem.ErrOption) {
-		t.Errorf("no server: %v", err)
-	}
+	should.Refuse(r.tryOpen(netmem.Options{}, s, s))(t, netmem.ErrOption, "one server twice")
+	should.Refuse(r.tryOpen(netmem.Options{}))(t, netmem.ErrOption, "no server")
 	other := r.serve(netmem.ServerOptions{Name: "b", Size: 2 << 20})
-	if _, err := r.tryOpen(netmem.Options{}, s, other); !errors.Is(err, netmem.ErrOption) {
-		t.Errorf("servers of two sizes: %v", err)
-	}
+	should.Refuse(r.tryOpen(netmem.Options{}, s, other))(t, netmem.ErrOption, "servers of two sizes")
 }
 
 // TestManyGoroutines: readers and writers of one client, each with its own part of every
@@ -218,8 +195,6 @@ func TestManyGoroutines(t *testing.T) {
 	again := r.open(smallCache, s)
 	got := r.read(again, pages*page, 0)
 	for i, b := range got {
-		if want := byte(i%page/share<<4 + 2); b != want {
-			t.Fatalf("byte %d is %#x, not %#x", i, b, want)
-		}
+		must.Be(t, b, byte(i%page/share<<4+2), "byte %d", i)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
@@ -17,7 +18,7 @@ import (
 // one that says nothing as long as a server may take for an answer.
 func openBesideSilence(t *testing.T) {
 	const page = 4096
-	nics, plugs := onSwitch(t, 3)
+	nics, plugs := onSwitch(t, 3, nil)
 	r := &rig{TB: t, near: nics[0], far: nics[1]}
 	s := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
 	r.far = nics[2]
@@ -31,10 +32,7 @@ func openBesideSilence(t *testing.T) {
 	options.Timeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := netmem.Open(ctx, r.near, []string{s.Address().String(), gone.Address().String()}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(netmem.Open(ctx, r.near, []string{s.Address().String(), gone.Address().String()}, options))(t)
 	defer r.close(c)
 	if ctx.Err() != nil {
 		t.Error("it has waited for a server that says nothing")

@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,37 +13,6 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Cooperation has clients use each other's idle memory. A page that leaves the cache of one goes to the
-// client with the oldest pages, and comes from there when it is missed. Whatever another client sends is
-// compared with the digest that the page's server has of it.
-type Cooperation struct {
-	// Hosts are the addresses of the clients that lend a part of their cache, at most 16. All clients
-	// of the same pages name the same ones, in any order and in the same form.
-	Hosts []string
-	// Name is the discriminator at which this client lends; if it is empty it lends nothing. Hosts
-	// then has this client's address, too.
-	Name string
-	// Lend is the part of Options.Cache that others may use, in bytes; zero is all of it. What this
-	// client needs itself it takes back at once.
-	Lend int64
-
-	addresses []via.Address // of Hosts
-}
-
-// check says what is wrong with it.
-func (o *Cooperation) check(cache int64, part int) error {
-	switch {
-	case len(o.Hosts) == 0 || len(o.Hosts) > protocol.MaxHosts:
-		return optionError("Cooperation.Hosts", fmt.Sprintf("%d long", len(o.Hosts)), fmt.Sprintf("1 to %d", protocol.MaxHosts))
-	case o.Lend < 0 || o.Lend > cache:
-		return optionError("Cooperation.Lend", o.Lend, "0 to the size of the cache")
-	case part != 0:
-		return optionError("Part", part, "0 with Cooperation")
-	}
-	return nil
-}
-
-// cooperation has what a client knows of the others.
 type cooperation struct {
 	pool  *pool
 	hosts []*host       // by number
@@ -65,7 +33,7 @@ type cooperation struct {
 func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint64) (*cooperation, error) {
 	x := &cooperation{pool: p, self: -1, own: own}
 	for i, a := range o.addresses {
-		x.hosts = append(x.hosts, &host{address: a, name: o.Hosts[i], wake: make(chan struct{}, 1)})
+		x.hosts = append(x.hosts, &host{keeper: newKeeper(), address: a, name: o.Hosts[i]})
 	}
 	slices.SortFunc(x.hosts, func(a, b *host) int { return compareHosts(a.address, b.address) })
 	for i, h := range x.hosts {
@@ -82,7 +50,9 @@ func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint6
 	}
 	for _, h := range x.hosts {
 		if h.number != x.self {
-			p.running.Go(func() { h.keep(p.ctx, p) })
+			p.running.Go(func() {
+				h.keep(p.ctx, epochTime, func(ctx context.Context) error { return h.dial(ctx, p) }, h.ask)
+			})
 		}
 	}
 	return x, nil
@@ -135,25 +105,18 @@ func (x *cooperation) choose(age uint32) int {
 	return x.epoch.choose(age, others)
 }
 
-// lookup is a question to a server: where a page is, or the page.
-type lookup struct {
-	asks  int
-	among uint16
-	protocol.Found
-}
-
 // fetch fetches a page from a host that has it, or from its server. From self it comes by copy.
 func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, self func(protocol.Stamp, []byte) bool) (protocol.Stamp, time.Duration, error) {
 	k := lookup{asks: x.self, among: x.others() | bitOf(x.self), Found: protocol.Found{Host: -1}}
 	start := time.Now()
-	r, err := x.pool.read(ctx, page, 0, into, &k)
+	r, err := x.pool.read(ctx, page, into, &k)
 	if err != nil || k.Host < 0 {
 		return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
 	}
 	s, pool := protocol.Stamp{Version: r.Version, Client: r.Client}, x.pool.view.Load().Pool
 	switch {
-	case k.Host >= len(x.hosts): // other clients have another list
-	case k.Host == x.self:
+	case int(k.Host) >= len(x.hosts): // other clients have another list
+	case int(k.Host) == x.self:
 		if self(s, into.Bytes()) && protocol.DigestOf(into.Bytes()) == k.Digest {
 			x.hosts[x.self].hits.Add(1)
 			return s, time.Since(start), nil
@@ -162,9 +125,9 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 		return s, time.Since(start), nil
 	}
 	if ctx.Err() == nil {
-		x.pool.move(ctx, page, s, k.Host, x.self) // it is not there
+		x.pool.move(ctx, page, s, int(k.Host), x.self) // it is not there
 	}
-	r, err = x.pool.read(ctx, page, 0, into, nil)
+	r, err = x.pool.read(ctx, page, into, nil)
 	return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
 }
 
@@ -184,7 +147,6 @@ func (x *cooperation) evict(ctx context.Context, page uint64, s protocol.Stamp, 
 	}
 }
 
-// compareHosts orders hosts.
 func compareHosts(a, b via.Address) int {
 	return slices.Compare(append(a.MAC[:], a.Discriminator...), append(b.MAC[:], b.Discriminator...))
 }
@@ -214,78 +176,6 @@ func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to
 	return r.Flags&protocol.Held != 0, r.Result == protocol.OK
 }
 
-// cooperate begins to use other clients' memory, and to lend them this client's.
-func (c *Client) cooperate(ctx context.Context, o *Cooperation) error {
-	c.reserve = max(2, min(mostLeaving/2, len(c.frames)/8))
-	c.mostLeaving = c.reserve
-	var self *via.Address
-	if o.Name != "" {
-		lend := o.Lend
-		if lend == 0 {
-			lend = c.options.Cache
-		}
-		l, err := newLodging(ctx, c, o.Name, lend)
-		if err != nil {
-			return err
-		}
-		c.lodging, self = l, &via.Address{Discriminator: o.Name}
-		l.summary = c.summary(l.most)
-		if c.pool.nic != nil {
-			if err := l.listen(c.pool.nic); err != nil {
-				return err
-			}
-			self = new(l.server.Address())
-		}
-	}
-	var err error
-	c.cooperation, err = newCooperation(c.pool, o, self, func() uint64 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.evicted
-	})
-	if err == nil {
-		c.pool.running.Go(func() { c.ticks(c.pool.ctx) })
-	}
-	return err
-}
-
-// ticks counts the time by which pages age, until ctx ends.
-func (c *Client) ticks(ctx context.Context) {
-	tick := time.NewTicker(tickTime)
-	defer tick.Stop()
-	for {
-		c.mu.Lock()
-		if c.tick++; c.lodging != nil && (c.tick%4 == 0 || c.tick == 1) {
-			c.lodging.summary = c.summary(c.lodging.most)
-		}
-		c.mu.Unlock()
-		c.cooperation.tickOnce()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// lodge sends the page of a frame that is about to be freed to a host, if it is worth it. The page does
-// not change meanwhile.
-func (c *Client) lodge(f *frame) {
-	own := c.pool.view.Load().Pool
-	if c.cooperation == nil || f.state != valid || f.dirty || f.pins > 0 || f.owner != 0 && f.owner != own {
-		return
-	}
-	f.state, f.used = writing, false
-	c.evicted++
-	page, age, frame := f.change.page, c.tick-f.last, c.frameOf(f)
-	s := protocol.Stamp{Version: uint64(f.change.base), Client: f.change.writer}
-	c.mu.Unlock()
-	c.cooperation.evict(context.Background(), page, s, age, frame)
-	c.mu.Lock()
-	f.state = valid
-}
-
-// stats adds what has been counted of hosts.
 func (x *cooperation) stats(s *Stats) {
 	s.Sent, s.Duplicates, s.Discarded = x.moved.Load(), x.duplicates.Load(), x.discarded.Load()
 	for i, h := range x.hosts {

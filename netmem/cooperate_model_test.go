@@ -5,14 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -22,23 +18,11 @@ import (
 // incarnation or with pages of before, and some of them lie. No read has a wrong byte: each page is whole,
 // and is not older than what was acknowledged when a client that had dropped its cache began to read.
 func TestCooperateModel(t *testing.T) {
-	n, end := uint64(15), time.Now().Add(time.Second)
-	if soak.Wanted() {
-		n, end = 1000, end.Add(time.Hour)
-	}
-	if *schedules > 0 {
-		n, end = *schedules, end.Add(24*time.Hour)
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	l := newLender(t)
 	var sum coopCounts
-	for seed := *firstSeed; seed < *firstSeed+n && (time.Now().Before(end) || seed < *firstSeed+10); seed++ {
+	runModel(t, func(l *lender, seed uint64) (func(*testing.T), func(*testing.T)) {
 		s := newCoopSchedule(t, l, seed)
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { synctest.Test(t, s.run) }) {
-			t.Fatalf("schedule %d of %d: -run TestCooperateModel -schedules 1 -seed %d -events", seed-*firstSeed+1, n, seed)
-		}
-		sum.add(&s.counts)
-	}
+		return s.run, func(*testing.T) { sum.add(&s.counts) }
+	})
 	t.Logf("%+v", sum)
 	if *schedules == 0 && (sum.FromHosts == 0 || sum.Sent == 0 || sum.Lies == 0 || sum.Wrong == 0 || sum.Missing == 0 || sum.Kills == 0 || sum.Duplicates == 0) {
 		t.Error("the schedules have not all happen: see the counts")
@@ -57,16 +41,10 @@ func (c *coopCounts) add(o *coopCounts) {
 	c.Missing, c.Wrong, c.Given = c.Missing+o.Missing, c.Wrong+o.Wrong, c.Given+o.Given
 }
 
-// coopSchedule is one run.
+// coopSchedule is one run, with one server.
 type coopSchedule struct {
-	*network
-	*testing.T
-	r       *rand.Rand
-	server  *process
-	clients []*coopClient
-	pages   int
-	ending  atomic.Bool
-	closers []func()
+	*schedule
+	hosts []*coopClient
 
 	state  sync.Mutex
 	counts coopCounts
@@ -85,7 +63,7 @@ type coopClient struct {
 }
 
 func newCoopSchedule(t *testing.T, l *lender, seed uint64) *coopSchedule {
-	s := &coopSchedule{T: t, network: newNetwork(l, seed)}
+	s := &coopSchedule{schedule: &schedule{T: t, network: newNetwork(l, seed), servers: []*modelServer{{node: "server"}}}}
 	s.r = s.random("schedule")
 	s.pages = 40 + s.r.IntN(80)
 	s.begun, s.done = make([]uint64, s.pages), make([]uint64, s.pages)
@@ -95,61 +73,21 @@ func newCoopSchedule(t *testing.T, l *lender, seed uint64) *coopSchedule {
 		if i > 0 && s.r.IntN(2) == 0 {
 			c.liar = []string{"bytes", "old pages", "ages", "has all", "short"}[s.r.IntN(5)]
 		}
-		s.clients = append(s.clients, c)
+		s.hosts = append(s.hosts, c)
 	}
 	return s
 }
 
-func (s *coopSchedule) atEnd(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closers = append(s.closers, f)
-}
-
 func (s *coopSchedule) run(t *testing.T) {
-	s.T, s.over = t, make(chan struct{})
-	if *traced {
-		start := time.Now()
-		s.trace = func(format string, a ...any) {
-			fmt.Printf("%12.6f %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, a...))
-		}
-	}
-	s.serve()
+	s.begin(t)
 	var busy sync.WaitGroup
-	for _, c := range s.clients {
+	for _, c := range s.hosts {
 		busy.Go(func() { s.live(c) })
 	}
 	s.trouble()
 	s.ending.Store(true)
 	busy.Wait()
-	close(s.over)
-	s.running.Wait()
-	for i := range s.closers {
-		s.closers[len(s.closers)-1-i]()
-	}
-}
-
-// serve starts the page server.
-func (s *coopSchedule) serve() {
-	p := s.process("server", 0)
-	o := ServerOptions{Page: modelPage, Size: int64(s.pages) * modelPage}
-	if err := o.check(); err != nil {
-		s.Fatal(err)
-	}
-	m, err := newStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
-	if err != nil {
-		s.Fatal(err)
-	}
-	server, err := newServer(s.Context(), p, m, o)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.atEnd(func() {
-		server.cancel()
-		_ = server.release()
-	})
-	p.server = server
-	s.set(func() { s.server, s.serves["server"] = p, p })
+	s.end()
 }
 
 // live runs a client, again and again as it dies or is closed, until the end.
@@ -158,9 +96,9 @@ func (s *coopSchedule) live(n *coopClient) {
 	for run := 0; !s.ending.Load(); run++ {
 		p := s.process(n.node, run)
 		s.set(func() { n.now = p })
-		o := Options{Cache: int64(leastFrames+r.IntN(50)) * modelPage, Timeout: time.Second, ReadAhead: -1, Workers: 1 + r.IntN(3)}
+		o := Options{Cache: int64(leastFrames+r.IntN(50)) * modelPage, Timeout: time.Second, ReadAhead: -1, workers: 1 + r.IntN(3)}
 		o.Cooperation = &Cooperation{Name: n.node}
-		for _, other := range s.clients {
+		for _, other := range s.hosts {
 			o.Cooperation.Hosts = append(o.Cooperation.Hosts, other.node)
 			o.Cooperation.addresses = append(o.Cooperation.addresses, addressOf(other.node))
 		}
@@ -207,7 +145,7 @@ func (s *coopSchedule) count(c *Client) {
 		if h.Wrong > 0 && (h.Err == nil || h.Connected) {
 			s.Errorf("%s has sent %d wrong pages; connected %v, %v", h.Address, h.Wrong, h.Connected, h.Err)
 		}
-		for _, n := range s.clients {
+		for _, n := range s.hosts {
 			if h.Wrong > 0 && n.node == h.Address && n.liar == "" {
 				s.Errorf("%s is honest, and was found to send wrong pages: %v", h.Address, h.Err)
 			}
@@ -222,12 +160,8 @@ func (s *coopSchedule) use(n *coopClient, c *Client, p *process, r *rand.Rand) {
 	for left := 100 + r.IntN(1500); left > 0 && !s.ending.Load() && p.gate() == nil; left-- {
 		page := r.IntN(s.pages)
 		switch {
-		case r.IntN(6) == 0 && page%len(s.clients) == n.number:
+		case r.IntN(6) == 0 && page%len(s.hosts) == n.number:
 			s.write(n, c, p, page, b)
-		case r.IntN(300) == 0:
-			if err := c.Lend(int64(r.IntN(8)) * modelPage); err != nil {
-				s.Error(err)
-			}
 		default:
 			s.read(n, c, p, page, b, r.IntN(12) == 0)
 		}
@@ -300,8 +234,8 @@ func (s *coopSchedule) write(n *coopClient, c *Client, p *process, page int, b [
 func (s *coopSchedule) trouble() {
 	for end := time.Now().Add(time.Duration(5+s.r.IntN(25)) * time.Second); time.Now().Before(end); {
 		time.Sleep(time.Duration(s.r.Int64N(int64(3 * time.Second))))
-		c := s.clients[s.r.IntN(len(s.clients))]
-		other := s.clients[s.r.IntN(len(s.clients))].node
+		c := s.hosts[s.r.IntN(len(s.hosts))]
+		other := s.hosts[s.r.IntN(len(s.hosts))].node
 		if s.r.IntN(3) == 0 {
 			other = "server"
 		}
@@ -344,7 +278,7 @@ func (s *coopSchedule) trouble() {
 		for way := range s.cut {
 			s.cut[way] = -1 << 20
 		}
-		for _, c := range s.clients {
+		for _, c := range s.hosts {
 			if c.now != nil {
 				c.now.stopped = -1 << 20
 			}

@@ -1,14 +1,13 @@
 package netmem_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
@@ -28,16 +27,10 @@ type crew struct {
 func newCrew(t testing.TB, n, pages int) *crew {
 	t.Helper()
 	leaktest.Check(t)
-	devices, err := emulator.Fleet(t.Context(), "emu:", make([]string, n+1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := must.Get(emulator.Fleet(t.Context(), "emu:", make([]string, n+1)))(t)
 	c := &crew{rig: &rig{TB: t}}
 	for i, d := range devices {
-		nic, err := via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nic := must.Get(via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}}))(t)
 		t.Cleanup(func() { _ = nic.Close() })
 		if i == 0 {
 			c.far = nic
@@ -63,13 +56,10 @@ func content(page int) []byte { return randomBytes(uint64(page), coopPage) }
 func (c *crew) join(i, frames int) *netmem.Client {
 	c.Helper()
 	o := netmem.Options{
-		Cache: int64(frames) * coopPage, ReadAhead: -1, Timeout: 30 * time.Second,
+		Cache: int64(frames) * coopPage, ReadAhead: -1, Timeout: patience,
 		Cooperation: &netmem.Cooperation{Hosts: c.hosts, Name: fmt.Sprintf("host-%d", i)},
 	}
-	x, err := netmem.Open(c.Context(), c.nics[i], []string{c.server.Address().String()}, o)
-	if err != nil {
-		c.Fatal(err)
-	}
+	x := must.Get(netmem.Open(c.Context(), c.nics[i], []string{c.server.Address().String()}, o))(c)
 	c.Cleanup(func() { _ = x.Close() })
 	return x
 }
@@ -104,9 +94,7 @@ func (c *crew) expect(x *netmem.Client, page int) {
 
 func (c *crew) expectOf(x *netmem.Client, page int, want []byte) {
 	c.Helper()
-	if !bytes.Equal(c.read(x, coopPage, int64(page)*coopPage), want) {
-		c.Fatalf("page %d is wrong", page)
-	}
+	must.Same(c, c.read(x, coopPage, int64(page)*coopPage), want, "page %d is wrong", page)
 }
 
 func connected(c *netmem.Client) (n int) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -40,9 +41,7 @@ func emulatedNIC(t *testing.T) *via.NIC {
 	t.Helper()
 	leaktest.Check(t)
 	one, other, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var nics [2]*via.NIC
 	for i, d := range []*emulator.Device{one, other} {
 		if nics[i], err = via.OpenDevice(t.Context(), d, via.Options{}); err != nil {
@@ -69,17 +68,9 @@ const directPages = 2
 func (d *direct) restart(t *testing.T, name string) {
 	t.Helper()
 	o := ServerOptions{Page: MinPage, Size: directPages * MinPage}
-	if err := o.check(); err != nil {
-		t.Fatal(err)
-	}
-	lent, err := newStorage(t.Context(), d, MinPage, directPages, directPages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newServer(t.Context(), d, lent, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.check())
+	lent := must.Get(newStorage(t.Context(), d, MinPage, directPages, directPages))(t)
+	s := must.Get(newServer(t.Context(), d, lent, o))(t)
 	t.Cleanup(s.cancel)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,10 +102,7 @@ func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o 
 // client is open for a test.
 func (d *direct) client(t *testing.T, o Options, names ...string) *Client {
 	t.Helper()
-	c, err := d.open(t.Context(), o, names...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.open(t.Context(), o, names...))(t)
 	t.Cleanup(func() { _ = c.Close() }) // it may be unable to write back
 	return c
 }
@@ -122,17 +110,14 @@ func (d *direct) client(t *testing.T, o Options, names ...string) *Client {
 // page is memory for a page that is full of b.
 func (d *direct) page(t *testing.T, b byte) ring.Frame {
 	t.Helper()
-	m, err := d.alloc(t.Context(), MinPage, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(d.alloc(t.Context(), MinPage, via.MemoryAttributes{}))(t)
 	for i := range m.Bytes() {
 		m.Bytes()[i] = b
 	}
 	return ring.Frame{Memory: m, Length: MinPage}
 }
 
-func (d *direct) dial(_ context.Context, to via.Address, _ int) (conn, error) {
+func (d *direct) dial(_ context.Context, to via.Address, _ time.Duration) (conn, error) {
 	name := string(to.Discriminator)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,49 +135,35 @@ type directConn struct {
 	session *session
 }
 
-func (c *directConn) call(_ context.Context, request []byte, send, into ring.Frame) (answer, error) {
-	q, err := protocol.ParseRequest(request)
-	if err != nil {
-		return answer{}, err
-	}
-	deliver := func(r *directReply, request, payload []byte) {
+func (c *directConn) call(_ context.Context, q protocol.Request, send, into ring.Frame) (ring.Reply, error) {
+	request := make([]byte, protocol.RequestSize)
+	q.Encode(request)
+	deliver := func(request, payload []byte, into ring.Frame) ring.Reply {
 		c.one.Lock()
 		defer c.one.Unlock()
-		c.session.handle(request, payload, r)
+		b, frame, done := c.session.handle(request, payload, into.Length)
+		r := ring.MakeReply(b, copy(into.Bytes(), frame.Bytes()))
+		if done != nil {
+			done()
+		}
+		return r
 	}
 	c.mu.Lock()
 	lose := c.lose
 	c.mu.Unlock()
 	if lose != nil {
 		request, payload := slices.Clone(request), slices.Clone(send.Bytes())
-		if lose(c.name, &q, func() { deliver(&directReply{}, request, payload) }) {
-			return answer{}, ring.ErrPeerGone
+		if lose(c.name, &q, func() { deliver(request, payload, ring.Frame{}) }) {
+			return ring.Reply{}, ring.ErrPeerGone
 		}
 	}
 	if c.server(c.name) != c.session.server {
-		return answer{}, ring.ErrPeerGone
+		return ring.Reply{}, ring.ErrPeerGone
 	}
-	r := &directReply{into: into}
-	deliver(r, request, send.Bytes())
-	return r.answer, nil
+	return deliver(request, send.Bytes(), into), nil
 }
 
 func (c *directConn) reader(context.Context, time.Duration) (reader, error) {
 	return nil, via.ErrNoMatch
 }
 func (c *directConn) close() {}
-
-type directReply struct {
-	into ring.Frame
-	answer
-}
-
-func (r *directReply) Room() int { return r.into.Length }
-
-func (r *directReply) Reply(b []byte, payload ring.Frame, done func()) error {
-	r.size, r.length = copy(r.bytes[:], b), copy(r.into.Bytes(), payload.Bytes())
-	if done != nil {
-		done()
-	}
-	return nil
-}

@@ -49,7 +49,7 @@ func (d *directory) find(page uint64, s protocol.Stamp, asks int, among uint16) 
 	}
 	found := protocol.Found{Digest: h.digest, Host: -1}
 	if from := h.hosts & among; from != 0 {
-		found.Host = bits.TrailingZeros16(from)
+		found.Host = int32(bits.TrailingZeros16(from))
 		if h.global {
 			h.global, h.hosts = false, 0
 		}
@@ -99,48 +99,4 @@ func (d *directory) move(page uint64, s protocol.Stamp, from, to int) (held, kno
 	}
 	h.hosts, h.global = bitOf(to), to >= 0
 	return false, true
-}
-
-// find says where a page is, or lends it.
-func (x *session) find(q replier, request *protocol.Request, r *protocol.Reply) (l *loan) {
-	s := x.server
-	found := protocol.Found{Host: -1}
-	asks := int(request.Offset) - 1
-	switch {
-	case request.Offset > protocol.MaxHosts || request.Next >= 1<<protocol.MaxHosts:
-		r.Result = protocol.BadRequest
-	case int(request.Length) != s.options.Page:
-		r.Result = protocol.BadLength
-	default:
-		x.host, x.cooperates = asks, true
-		request.Offset = 0
-		if x.mayFetch(q, request, r) {
-			var now [1]protocol.Stamp
-			s.storage.stampsOf(request.Page, now[:])
-			if found = s.directory.find(request.Page, now[0], asks, uint16(request.Next)); found.Host >= 0 {
-				r.Version, r.Client, r.Flags = now[0].Version, now[0].Client, now[0].Flags
-			} else if l = s.storage.fetch(request, r); l != nil {
-				s.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, l.frame.Bytes(), asks)
-			}
-		}
-	}
-	found.Encode(x.buffer[:])
-	return l
-}
-
-// move answers a client that moves a page from one host to another.
-func (x *session) move(request *protocol.Request, r *protocol.Reply) {
-	stamp, from, to, err := request.Moved()
-	switch {
-	case err != nil:
-		r.Result = protocol.BadRequest
-	case x.server.membership.Load().admit(request, r, true):
-		held, known := x.server.directory.move(request.Page, stamp, from, to)
-		if !known {
-			r.Result = protocol.NotHeld
-		}
-		if held {
-			r.Flags = protocol.Held
-		}
-	}
 }

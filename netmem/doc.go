@@ -32,7 +32,7 @@
 // past the cache returns the last acknowledged write or one that is under way. PROTOCOL.md says on
 // what that rests.
 //
-// What is in the cache is not read again: a client sees what others have written since when
+// Pages in the cache are not read again: a client sees what others have written since when
 // the page has left its cache, or after Drop. Programs that share pages agree on who writes,
 // by other means.
 package netmem

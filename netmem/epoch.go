@@ -29,31 +29,6 @@ const (
 // ageBucket is the bucket of an age in ticks: bucket b has those below 2^b ticks, and the last the rest.
 func ageBucket(age uint32) int { return min(bits.Len32(age), protocol.AgeBuckets-1) }
 
-// summary counts the frames that others may replace by their ages, with at most so many guests.
-func (c *Client) summary(guests int) protocol.Summary {
-	s := protocol.Summary{Evicted: c.evicted}
-	room := uint32(max(0, guests-c.guests)) // for more guests
-	free := min(uint32(max(0, len(c.unused)-c.reserve)), room)
-	s.Frames[protocol.AgeBuckets-1] = free
-	room -= free
-	var own [protocol.AgeBuckets]uint32
-	for i := range c.frames {
-		switch f := &c.frames[i]; {
-		case f.state != valid || f.dirty:
-		case f.owner != 0:
-			s.Frames[ageBucket(c.tick-f.last)]++
-		default:
-			own[ageBucket(c.tick-f.last)]++
-		}
-	}
-	for b := protocol.AgeBuckets - 1; b >= 0; b-- { // the oldest of the client's own
-		n := min(own[b], room)
-		s.Frames[b] += n
-		room -= n
-	}
-	return s
-}
-
 // epoch says where pages go.
 type epoch struct {
 	weights [protocol.MaxHosts]float64

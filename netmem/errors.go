@@ -1,8 +1,10 @@
 package netmem
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -58,7 +60,14 @@ func asError(op string, err error) error {
 	return &Error{Op: op, Err: err}
 }
 
-// onPage is an operation on a page.
+// late adds to an error that the deadline of its call has passed, if it has.
+func late(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ErrConflict) {
+		return err
+	}
+	return &Error{Op: "wait until the deadline", Code: via.ErrTimeout, Err: fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)}
+}
+
 func onPage(op string, page uint64) string { return fmt.Sprintf("%s page %d", op, page) }
 
 // ConflictError is a write that came too late. It matches ErrConflict. What was to be
@@ -76,7 +85,6 @@ func (e *ConflictError) Error() string {
 // Is says that it is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// optionError names an option that makes no sense.
 func optionError(name string, value any, allowed string) error {
 	return &Error{Op: "check options", Err: fmt.Errorf("%w: %s is %v, allowed: %s", ErrOption, name, value, allowed)}
 }
@@ -130,3 +138,6 @@ const (
 	HintNoUserfaultfd     = userfault.HintNoKernel
 	HintUserfaultfdTooOld = userfault.HintTooOld
 )
+
+// Version of a page: it grows with each write, and is never that of other bytes.
+type Version uint64

@@ -2,6 +2,9 @@ package netmem
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -15,14 +18,14 @@ type fabric interface {
 	// alloc returns memory from which payloads are sent, and to which they come; free ends that.
 	alloc(ctx context.Context, bytes int, a via.MemoryAttributes) (*via.Memory, error)
 	free(*via.Memory) error
-	// dial connects with a server, to have depth requests under way.
-	dial(ctx context.Context, to via.Address, depth int) (conn, error)
+	// dial connects with a server. Calls take no longer than timeout.
+	dial(ctx context.Context, to via.Address, timeout time.Duration) (conn, error)
 }
 
 // conn is a client's end of a connection.
 type conn interface {
-	// call is ring.Caller.Call.
-	call(ctx context.Context, request []byte, send, into ring.Frame) (answer, error)
+	// call is that of a ring.Caller.
+	call(ctx context.Context, q protocol.Request, send, into ring.Frame) (ring.Reply, error)
 	// reader connects with the same server to read its memory. Reads that take frames have that long.
 	reader(ctx context.Context, timeout time.Duration) (reader, error)
 	// close ends the connection. When it returns nothing lands in any frame any more.
@@ -38,14 +41,60 @@ type reader interface {
 	close()
 }
 
-// answer is a reply: size bytes, and the length of the payload that has landed.
-type answer struct {
-	bytes        [ring.MaxRequest]byte
-	size, length int
+type onNIC struct{ *via.NIC }
+
+func (n onNIC) alloc(ctx context.Context, bytes int, a via.MemoryAttributes) (*via.Memory, error) {
+	a.RDMARead = a.RDMARead && n.Query().RDMARead != 0
+	return n.Alloc(ctx, bytes, a)
 }
 
-// replier is a request that a server answers, such as a ring.Request.
-type replier interface {
-	Room() int
-	Reply(b []byte, payload ring.Frame, done func()) error
+func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
+
+func (n onNIC) dial(ctx context.Context, to via.Address, timeout time.Duration) (conn, error) {
+	// The payload of a reply lands where its call says, and never in a frame of the ring.
+	r, err := ring.Dial(ctx, n.NIC, to.String(), ringOptions(ring.NoPayload))
+	if err != nil {
+		return nil, err
+	}
+	caller, err := ring.NewCaller(r)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	caller.Timeout = timeout
+	return &ringConn{caller, n.NIC, to, r}, nil
 }
+
+type ringConn struct {
+	*ring.Caller
+	nic  *via.NIC
+	to   via.Address
+	ring *ring.Ring
+}
+
+func (c *ringConn) call(ctx context.Context, q protocol.Request, send, into ring.Frame) (ring.Reply, error) {
+	var b [protocol.RequestSize]byte
+	q.Encode(b[:])
+	return c.Caller.Call(ctx, b[:], send, into)
+}
+
+func (c *ringConn) close() {
+	// The server is told, if it still listens; there is nothing else to do.
+	_ = c.Caller.Close()
+	_ = c.ring.Close()
+}
+
+// ringOptions are those of both ends, which must agree on the largest payload before the
+// client knows how large pages are. Each request that comes has frame bytes of memory.
+func ringOptions(frame int) ring.Options {
+	return ring.Options{Entries: depth, MaxPayload: MaxPage, FrameSize: frame, Reliability: via.ReliableDelivery}
+}
+
+// draw draws a number that is not zero.
+func draw() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it ends the program rather than fail
+	return max(1, binary.LittleEndian.Uint64(b[:]))
+}
+
+// readerEnds bounds the end of a connection by which memory is read.
+const readerEnds = 5 * time.Second

@@ -27,11 +27,10 @@ const hostTimeout = 500 * time.Millisecond
 
 // host is a client that lends a part of its cache, as another client knows it.
 type host struct {
+	keeper
 	number  int
 	address via.Address
 	name    string
-	now     atomic.Pointer[line] // nil while there is no connection
-	wake    chan struct{}
 	// gave counts pages that it has given away: as many find room there.
 	gave atomic.Int32
 
@@ -46,42 +45,13 @@ type host struct {
 	kept, lost float64
 }
 
-// keep connects with the host whenever there is no connection, and asks it for its ages, until ctx ends.
-func (h *host) keep(ctx context.Context, p *pool) {
-	wait := firstRetry
-	for {
-		var err error
-		if h.now.Load() == nil {
-			err = h.dial(ctx, p)
-		}
-		if l := h.now.Load(); l != nil {
-			if err = h.ask(ctx, l); err != nil {
-				l = h.now.Swap(nil)
-				h.broken.Add(1)
-			}
-			if err != nil && l != nil {
-				l.close()
-			}
-		}
-		next := epochTime
-		if err == nil {
-			wait = firstRetry
-		} else if next, wait = wait, min(2*wait, lastRetry); ctx.Err() == nil {
+// dial connects with the host, and asks for its ages.
+func (h *host) dial(ctx context.Context, p *pool) (err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil {
 			h.setError(useHost, err)
 		}
-		select {
-		case <-ctx.Done():
-			if l := h.now.Swap(nil); l != nil {
-				l.close()
-			}
-			return
-		case <-time.After(next):
-		case <-h.wake:
-		}
-	}
-}
-
-func (h *host) dial(ctx context.Context, p *pool) error {
+	}()
 	h.mu.Lock()
 	lies := h.lies
 	h.mu.Unlock()
@@ -91,7 +61,7 @@ func (h *host) dial(ctx context.Context, p *pool) error {
 	timeout := min(hostTimeout, p.options.Timeout)
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
-	l, d, err := dialLine(within, p.fabric, h.address, p.options.Depth, timeout)
+	l, d, err := dialLine(within, p.fabric, h.address, timeout)
 	if err != nil {
 		return err
 	}
@@ -104,11 +74,19 @@ func (h *host) dial(ctx context.Context, p *pool) error {
 	h.mu.Unlock()
 	h.gave.Store(0)
 	h.now.Store(l)
-	return nil
+	return h.ask(ctx, l)
 }
 
-// ask asks for the ages of its frames.
+// ask asks for the ages of its frames. If that fails it ends the connection.
 func (h *host) ask(ctx context.Context, l *line) error {
+	err := h.askAges(ctx, l)
+	if err != nil {
+		h.lose(l, err) // without look: the keeper itself asks
+	}
+	return err
+}
+
+func (h *host) askAges(ctx context.Context, l *line) error {
 	r, a, err := l.call(ctx, &protocol.Request{Operation: protocol.Ages}, ring.Frame{}, ring.Frame{})
 	switch {
 	case err != nil:
@@ -118,7 +96,7 @@ func (h *host) ask(ctx context.Context, l *line) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s, err := protocol.ParseSummary(a.bytes[:a.size], h.frames)
+	s, err := protocol.ParseSummary(a.Bytes(), h.frames)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
@@ -129,18 +107,19 @@ func (h *host) ask(ctx context.Context, l *line) error {
 	return nil
 }
 
-// down ends a connection that has failed. When it returns the frames of its calls can be used for
-// others.
+// down ends a connection that has failed, and has the keeper connect again. When it returns the frames
+// of its calls can be used for others.
 func (h *host) down(l *line, err error) {
+	h.lose(l, err)
+	h.look()
+}
+
+func (h *host) lose(l *line, err error) {
 	if h.now.CompareAndSwap(l, nil) {
 		h.broken.Add(1)
 		h.setError(useHost, err)
 	}
 	l.close()
-	select {
-	case h.wake <- struct{}{}: // the keeper connects again
-	default:
-	}
 }
 
 // useHost is the operation that has failed where a host cannot be used at all.

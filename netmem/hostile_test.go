@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -48,15 +50,9 @@ func honest(q protocol.Request) ([]byte, int) {
 // fake is a server that says what it likes.
 func (r *rig) fake(name string, f answer) via.Address {
 	r.Helper()
-	options := ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}
-	l, err := ring.Listen(r.far, name, options)
-	if err != nil {
-		r.Fatal(err)
-	}
-	memory, err := r.far.Alloc(r.Context(), netmem.MaxPage, via.MemoryAttributes{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	options := ring.Options{Entries: 64, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}
+	l := must.Get(ring.Listen(r.far, name, options))(r)
+	memory := must.Get(r.far.Alloc(r.Context(), netmem.MaxPage, via.MemoryAttributes{}))(r)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -103,22 +99,22 @@ func TestHostileDescription(t *testing.T) {
 		"other version": describe(func(b []byte) { b[0] = 9 }),
 		"other answer":  describe(func(b []byte) { b[1] = byte(protocol.Fetch) }),
 		"no result":     describe(func(b []byte) { b[3] = 1 }),
-		"no page":       describe(func(b []byte) { clear(b[72:76]) }),
-		"huge page":     describe(func(b []byte) { b[75] = 0x80 }),
-		"endless":       describe(func(b []byte) { copy(b[56:64], bytes.Repeat([]byte{0xff}, 8)) }),
+		"no page":       describe(func(b []byte) { clear(b[88:92]) }),
+		"huge page":     describe(func(b []byte) { b[91] = 0x80 }),
+		"endless":       describe(func(b []byte) { copy(b[72:80], bytes.Repeat([]byte{0xff}, 8)) }),
 	} {
 		address := r.fake(name, f)
-		c, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Timeout: 30 * time.Second})
+		c, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Timeout: patience})
 		if !errors.Is(err, netmem.ErrProtocol) || !bytes.Contains([]byte(err.Error()), []byte(address.String())) {
 			t.Errorf("%s: open: %t, %v", name, c != nil, err)
 		}
 	}
 }
 
-// TestHostileAnswers: nothing that a server says to a fetch or a write is taken for a page
+// hostileAnswers: nothing that a server says to a fetch or a write is taken for a page
 // unless it is one, what is in the cache stays, and a good copy is used instead.
-func TestHostileAnswers(t *testing.T) {
-	cases := map[string]func(*testing.T){}
+func hostileAnswers(t *testing.T) {
+	silent := map[string]func(*testing.T){} // these wait
 	bad := func(o protocol.Operation, change func(b []byte) ([]byte, int)) answer {
 		return func(q protocol.Request) ([]byte, int) {
 			b, n := honest(q)
@@ -145,19 +141,21 @@ func TestHostileAnswers(t *testing.T) {
 		"bytes of a write":  {bad(protocol.Write, func(b []byte) ([]byte, int) { b[4] = 1; return b, 0 }), netmem.ErrProtocol},
 		"silent write":      {bad(protocol.Write, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},
 	} {
-		cases[name] = func(t *testing.T) {
+		test := func(t *testing.T) {
 			r := newRigBesides(t, emulator.PairOptions{})
-			timeout := 30 * time.Second
+			timeout := patience
 			if c.want == context.DeadlineExceeded {
 				timeout = cutTimeout
 			}
 			address := r.fake(name, c.answer)
-			client, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Cache: 16 * fakePage, Timeout: timeout, ReadAhead: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			var client *netmem.Client
+			r.until("the client opens in time", func() bool { // not at once where the machine is busy
+				var err error
+				client, err = netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Cache: 16 * fakePage, Timeout: timeout, ReadAhead: -1})
+				return err == nil
+			})
 			r.write(client, []byte("mine"), 0)
-			_, err = client.ReadAt(make([]byte, 10), fakePage)
+			_, err := client.ReadAt(make([]byte, 10), fakePage)
 			if err == nil {
 				if _, err = client.WriteAt([]byte("other"), fakePage); err == nil {
 					err = client.Sync()
@@ -171,8 +169,13 @@ func TestHostileAnswers(t *testing.T) {
 			}
 			_ = client.Close() // it fails if writes do
 		}
+		if c.want == context.DeadlineExceeded {
+			silent[name] = test
+		} else {
+			t.Run(name, test)
+		}
 	}
-	together(t, cases)
+	waittest.Together(t, silent)
 }
 
 // caller speaks with a server without a client.
@@ -191,18 +194,9 @@ func (r *rig) caller(s *netmem.Server) *caller {
 // callerAt is caller by address.
 func (r *rig) callerAt(address string) *caller {
 	r.Helper()
-	x, err := ring.Dial(r.Context(), r.near, address, ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
-	if err != nil {
-		r.Fatal(err)
-	}
-	c, err := ring.NewCaller(x)
-	if err != nil {
-		r.Fatal(err)
-	}
-	memory, err := r.near.Alloc(r.Context(), 2*netmem.MaxPage, via.MemoryAttributes{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	x := must.Get(ring.Dial(r.Context(), r.near, address, ring.Options{Entries: 64, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}))(r)
+	c := must.Get(ring.NewCaller(x))(r)
+	memory := must.Get(r.near.Alloc(r.Context(), 2*netmem.MaxPage, via.MemoryAttributes{}))(r)
 	r.Cleanup(func() { _ = c.Close(); _ = x.Close() })
 	k := &caller{r, c, memory, 0}
 	k.incarnation = k.ask(protocol.Request{Operation: protocol.Describe}, 0).Incarnation
@@ -214,10 +208,7 @@ func (k *caller) say(b []byte, payload int) []byte {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), 30*time.Second)
 	defer cancel()
-	r, err := k.Call(ctx, b, ring.Frame{Memory: k.memory, Length: payload}, ring.Frame{Memory: k.memory, Offset: netmem.MaxPage, Length: netmem.MaxPage})
-	if err != nil {
-		k.Fatal(err)
-	}
+	r := must.Get(k.Call(ctx, b, ring.Frame{Memory: k.memory, Length: payload}, ring.Frame{Memory: k.memory, Offset: netmem.MaxPage, Length: netmem.MaxPage}))(k)
 	return bytes.Clone(r.Bytes())
 }
 
@@ -225,11 +216,7 @@ func (k *caller) ask(q protocol.Request, payload int) protocol.Reply {
 	k.Helper()
 	b := make([]byte, protocol.RequestSize)
 	q.Encode(b)
-	r, err := protocol.ParseReply(q.Operation, k.say(b, payload))
-	if err != nil {
-		k.Fatal(err)
-	}
-	return r
+	return must.Get(protocol.ParseReply(q.Operation, k.say(b, payload)))(k)
 }
 
 // TestHostileClient: whatever a client asks has an answer that says what is wrong, and
@@ -263,10 +250,9 @@ func TestHostileClient(t *testing.T) {
 		"no such operation":     {mine(protocol.Request{Operation: 99}), 0, protocol.BadOperation},
 		"page behind the end":   {mine(protocol.Request{Operation: protocol.Fetch, Page: 16, Length: page}), 0, protocol.OutsideExport},
 		"page far behind":       {mine(protocol.Request{Operation: protocol.Fetch, Page: 1<<64 - 1, Length: page}), 0, protocol.OutsideExport},
-		"longer than a page":    {mine(protocol.Request{Operation: protocol.Fetch, Length: page + 1}), 0, protocol.OutsideExport},
-		"offset and length":     {mine(protocol.Request{Operation: protocol.Fetch, Offset: page - 1, Length: 2}), 0, protocol.OutsideExport},
-		"offset that overflows": {mine(protocol.Request{Operation: protocol.Fetch, Offset: 1<<32 - 1, Length: 2}), 0, protocol.OutsideExport},
-		"nothing to fetch":      {mine(protocol.Request{Operation: protocol.Fetch}), 0, protocol.OutsideExport},
+		"longer than a page":    {mine(protocol.Request{Operation: protocol.Fetch, Length: page + 1}), 0, protocol.BadLength},
+		"a part of a page":      {mine(protocol.Request{Operation: protocol.Fetch, Length: page / 2}), 0, protocol.BadLength},
+		"nothing to fetch":      {mine(protocol.Request{Operation: protocol.Fetch}), 0, protocol.BadLength},
 		"another incarnation":   {protocol.Request{Operation: protocol.Fetch, Length: page, Incarnation: k.incarnation + 1}, 0, protocol.OtherIncarnation},
 		"write without payload": {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.IfOlder, Next: 1 << 62}), 0, protocol.BadLength},
 		"write half a page":     {mine(protocol.Request{Operation: protocol.Write, Length: page / 2, Condition: protocol.IfOlder, Next: 1 << 62}), page / 2, protocol.BadLength},

@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,18 +20,16 @@ type line struct {
 	// record is that of the server's pool, as the server said last.
 	record atomic.Pointer[protocol.Record]
 	// window reads the server's memory; nil: the client does not.
-	window   atomic.Pointer[window]
-	once     sync.Once
-	ctx      context.Context // ends with close
-	end      func()
-	why      error         // it has ended; guarded by the link
-	timeout  time.Duration // of each call
-	contexts sync.Pool
+	window  atomic.Pointer[window]
+	once    sync.Once
+	ctx     context.Context // ends with close
+	end     func()
+	why     error         // it has ended; guarded by the link
+	timeout time.Duration // of each call
 }
 
-// dialLine connects with a server and asks what it lends.
-func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout time.Duration) (*line, protocol.Description, error) {
-	c, err := f.dial(ctx, to, depth)
+func dialLine(ctx context.Context, f fabric, to via.Address, timeout time.Duration) (*line, protocol.Description, error) {
+	c, err := f.dial(ctx, to, timeout)
 	if err != nil {
 		return nil, protocol.Description{}, err
 	}
@@ -47,29 +44,28 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 	return l, d, nil
 }
 
-// call sends a request and waits for its reply, until the line's timeout. It fails unless
-// there is a reply of this protocol, whatever that says. While the server is busy it asks again, for half of the timeout.
-func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
+// call sends a request and waits for its reply, until the line's timeout. It fails unless there is a reply of
+// this protocol, whatever that says, with a payload that fills into if a page server grants the request; a Find
+// may have none. While the server is busy it asks again, for half of the timeout. Its errors end the line.
+func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, ring.Reply, error) {
 	deadline := time.Now().Add(l.timeout)
-	p := newCallContext(ctx, deadline, &l.contexts)
-	defer p.release()
 	if q.Operation != protocol.Describe {
 		q.Incarnation = l.incarnation
 	}
-	q.Encode(p.request[:])
 	for {
-		reply, err := l.conn.call(p, p.request[:], send, into)
+		reply, err := l.conn.call(ctx, *q, send, into)
 		if err != nil {
 			return protocol.Reply{}, reply, err
 		}
-		r, err := protocol.ParseReply(q.Operation, reply.bytes[:reply.size])
+		r, err := protocol.ParseReply(q.Operation, reply.Bytes())
+		short := q.Operation.OfHosts() || q.Operation == protocol.Find && r.Length == 0 // the callers look at it
 		switch {
 		case err != nil:
 			return r, reply, fmt.Errorf("%w: %w", ErrProtocol, err)
 		case r.Incarnation != l.incarnation && l.incarnation != 0, r.Result == protocol.OtherIncarnation:
 			return r, reply, ErrRestarted
-		case int(r.Length) != reply.length:
-			return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.length, r.Length)
+		case int(r.Length) != reply.Length, r.Result == protocol.OK && reply.Length != into.Length && !short:
+			return r, reply, fmt.Errorf("%w: %d bytes came of %d, and it says %d", ErrProtocol, reply.Length, into.Length, r.Length)
 		case r.Result != protocol.Busy || q.Operation.OfHosts() || ctx.Err() != nil || time.Until(deadline) < l.timeout/2:
 			return r, reply, nil
 		}
@@ -91,7 +87,7 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 	case r.Result != protocol.OK:
 		return protocol.Description{}, refusal(r.Result)
 	}
-	d, err := protocol.ParseDescription(reply.bytes[:reply.size])
+	d, err := protocol.ParseDescription(reply.Bytes())
 	if err != nil {
 		return d, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
@@ -114,41 +110,16 @@ func (l *line) adopt(ctx context.Context, r protocol.Record, since uint64, joini
 // blank says that the server belongs to no pool: it is new, or has lost what it had.
 func (l *line) blank() bool { return l.record.Load().Pool == 0 }
 
-// fetch fetches as much as a frame has room for: a part of a page, or the stamps of the pages from it on
-// (protocol.Fetch, protocol.Stamps). With a lookup it may find out which host has the page instead. Its errors end the
-// line.
-func (l *line) fetch(ctx context.Context, what protocol.Operation, epoch, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
-	q := protocol.Request{Operation: what, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
-	if find != nil {
-		q.Operation, q.Offset, q.Next = protocol.Find, uint32(find.asks+1), uint64(find.among)
-	}
-	r, a, err := l.call(ctx, &q, ring.Frame{}, into)
-	if err != nil || r.Result != protocol.OK {
-		return r, err
-	}
-	want := into.Length
-	if find != nil {
-		if find.Found, err = protocol.ParseFound(a.bytes[:a.size]); err != nil {
-			return r, fmt.Errorf("%w: %w", ErrProtocol, err)
-		}
-		if find.Host >= 0 {
-			want = 0
-		}
-	}
-	if int(r.Length) != want {
-		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, want)
-	}
+// copy asks for a page, or for the stamps of the pages from it on (protocol.Fetch, protocol.Stamps).
+func (l *line) copy(ctx context.Context, what protocol.Operation, epoch, page uint64, into ring.Frame) (protocol.Reply, error) {
+	r, _, err := l.call(ctx, &protocol.Request{Operation: what, Epoch: epoch, Page: page, Length: uint32(into.Length)}, ring.Frame{}, into)
 	return r, err
 }
 
-// write writes a page. Its errors end the line.
-func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, condition protocol.Condition, expected, next Version, client uint64) (protocol.Reply, error) {
-	q := protocol.Request{
-		Epoch:     epoch,
-		Operation: protocol.Write, Condition: condition, Length: uint32(from.Length), Page: page,
-		Expected: uint64(expected), Next: uint64(next), Client: client,
-	}
-	r, _, err := l.call(ctx, &q, from, ring.Frame{})
+// writeOlder writes a page if its version is below next.
+func (l *line) writeOlder(ctx context.Context, epoch, page uint64, from ring.Frame, next Version, client uint64) (protocol.Reply, error) {
+	r, _, err := l.call(ctx, &protocol.Request{Epoch: epoch, Operation: protocol.Write, Condition: protocol.IfOlder,
+		Length: uint32(from.Length), Page: page, Next: uint64(next), Client: client}, from, ring.Frame{})
 	return r, err
 }
 
@@ -159,45 +130,133 @@ func (l *line) close() {
 	l.once.Do(l.conn.close)
 }
 
-// onNIC is the fabric that a NIC is.
-type onNIC struct{ *via.NIC }
-
-func (n onNIC) alloc(ctx context.Context, bytes int, a via.MemoryAttributes) (*via.Memory, error) {
-	a.RDMARead = a.RDMARead && n.Query().RDMARead != 0
-	return n.Alloc(ctx, bytes, a)
-}
-
-func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
-
-func (n onNIC) dial(ctx context.Context, to via.Address, depth int) (conn, error) {
-	// The payload of a reply lands where its call says, and never in a frame of the ring.
-	r, err := ring.Dial(ctx, n.NIC, to.String(), ringOptions(depth, ring.NoPayload))
+// openWindow makes the line read the server's memory, if that is a copy. The connection comes first, so
+// that it is with the server that answers.
+func (l *line) openWindow(ctx context.Context) error {
+	in, cancel := context.WithTimeout(l.ctx, l.timeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	from, err := l.conn.reader(in, l.timeout)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	caller, err := ring.NewCaller(r)
+	r, a, err := l.call(in, &protocol.Request{Operation: protocol.Direct}, ring.Frame{}, ring.Frame{})
+	if err == nil && r.Result != protocol.OK {
+		err = refusal(r.Result)
+	}
+	w := &window{reader: from}
+	if err == nil {
+		w.Window, err = protocol.ParseWindow(a.Bytes())
+	}
+	for try := 0; err == nil; try++ { // the peer may have to be told of the connection
+		var atOnce bool
+		if atOnce, err = from.read(in, w.Handle, 0, ring.Frame{}, w.Table, &w.now); atOnce {
+			break
+		}
+		if err == nil && try == firstReads {
+			err = errNotAtOnce
+		}
+	}
 	if err != nil {
-		return nil, errors.Join(err, r.Close())
+		from.close()
+		return err
 	}
-	return &ringConn{n.NIC, to, r, caller}, nil
+	l.window.Store(w)
+	if l.ctx.Err() != nil {
+		l.dropWindow(w)
+	}
+	return nil
 }
 
-// ringConn is a connection by a ring.
-type ringConn struct {
-	nic    *via.NIC
-	to     via.Address
-	ring   *ring.Ring
-	caller *ring.Caller
+// firstReads bounds the reads that may take frames when a window is opened.
+const firstReads = 3
+
+// dropWindow ends direct reads of the server's memory.
+func (l *line) dropWindow(w *window) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		w.reader.close()
+	}
+	w.mu.Unlock()
+	l.window.CompareAndSwap(w, nil) // last, so that another caller waits until nothing lands any more
 }
 
-func (c *ringConn) call(ctx context.Context, request []byte, send, into ring.Frame) (a answer, err error) {
-	r, err := c.caller.Call(ctx, request, send, into)
-	a.size, a.length = copy(a.bytes[:], r.Bytes()), r.Length
-	return a, err
+// Windows that do not open are tried again at growing intervals: a wire that does not let its ends copy
+// may be another one later, and a program that a NIC runs may end.
+const (
+	firstOpening = time.Second
+	lastOpening  = time.Minute
+)
+
+// opening says when a window is tried next.
+type opening struct {
+	of   *line
+	at   time.Time
+	wait time.Duration
 }
 
-func (c *ringConn) close() {
-	// The server is told, if it still listens; there is nothing else to do.
-	_ = c.caller.Close()
-	_ = c.ring.Close()
+// try opens the window of a line, if it has none and it is time.
+func (o *opening) try(ctx context.Context, l *line) {
+	if o.of != l {
+		*o = opening{of: l, wait: firstOpening}
+	}
+	if l.window.Load() != nil || time.Now().Before(o.at) {
+		return
+	}
+	if l.openWindow(ctx) != nil {
+		o.at, o.wait = time.Now().Add(o.wait), min(2*o.wait, lastOpening)
+	}
 }
+
+// keeper connects again and again with a server or host.
+type keeper struct {
+	now  atomic.Pointer[line] // nil while there is no connection
+	wake chan struct{}        // it looks again
+}
+
+func newKeeper() keeper { return keeper{wake: make(chan struct{}, 1)} }
+
+// How one that is away is looked for: at growing intervals.
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// keep dials whenever there is no connection, and asks whether the other end lives at intervals while there is one, until
+// ctx ends.
+func (k *keeper) keep(ctx context.Context, interval time.Duration, dial func(context.Context) error, ask func(context.Context, *line) error) {
+	wait := firstRetry
+	for {
+		var err error
+		if l := k.now.Load(); l == nil {
+			err = dial(ctx)
+		} else {
+			err = ask(ctx, l)
+		}
+		next, wake := interval, k.wake
+		if err != nil {
+			if next = wait; wait == firstRetry {
+				wake = nil // calls that wait ask again at once
+			}
+			wait = min(2*wait, lastRetry)
+		} else {
+			wait = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+			if l := k.now.Swap(nil); l != nil {
+				l.close()
+			}
+			return
+		case <-time.After(next):
+		case <-wake: // a call waits for it
+			wait = firstRetry
+		}
+	}
+}
+
+func (k *keeper) look() { notify(k.wake) }

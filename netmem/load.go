@@ -5,20 +5,12 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
-	"github.com/trapeze-nic/trapeze/ring"
 )
 
 // All functions here are called with the client's lock held, which some let go meanwhile.
 
-func (c *Client) unpin(f *frame) {
-	if f.pins--; f.pins == 0 {
-		c.changed.Broadcast()
-	}
-}
-
-// hold returns the frame of a page of which the bytes from from to to are there, and
-// fetches it if need be.
-func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, error) {
+// acquire returns the frame of a page that is there, and fetches it if need be.
+func (c *Client) acquire(ctx context.Context, page uint64) (*frame, error) {
 	if c.ahead.Window > 0 {
 		c.readAhead(page, c.find(own, page) == nil)
 	}
@@ -40,12 +32,12 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 			}
 			c.stats.Misses++
 			c.enter(f, own, page, loading)
-			if err := c.load(ctx, f, from, to); err != nil {
+			if err := c.load(ctx, f); err != nil {
 				return nil, err
 			}
 		case f.since < since && f.settled():
 			c.remove(f) // Drop has met it on its way, or in use
-		case f.since < since && !f.dirty, f.state == loading, f.state == partial && (from < f.from || to > f.to):
+		case f.since < since && !f.dirty, f.state == loading:
 			c.changed.Wait()
 		default:
 			if !missed {
@@ -61,9 +53,9 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 	}
 }
 
-// holdForWriting returns the frame of a page that may be changed. One that is about to be
+// acquireForWriting returns the frame of a page that may be changed. One that is about to be
 // written whole is not fetched: its state is loading until it has been.
-func (c *Client) holdForWriting(ctx context.Context, page uint64, whole bool) (*frame, error) {
+func (c *Client) acquireForWriting(ctx context.Context, page uint64, whole bool) (*frame, error) {
 	for {
 		if f := c.find(own, page); f == nil && whole && !c.closed {
 			f, err := c.take(ctx)
@@ -78,7 +70,7 @@ func (c *Client) holdForWriting(ctx context.Context, page uint64, whole bool) (*
 			f.change.blind = true
 			return f, nil
 		}
-		f, err := c.hold(ctx, page, 0, c.page)
+		f, err := c.acquire(ctx, page)
 		if err != nil {
 			return nil, err
 		}
@@ -111,48 +103,31 @@ func (c *Client) take(ctx context.Context) (*frame, error) {
 	}
 }
 
-// load fetches a page into its frame: first the part that is wanted, if parts are to be
-// fetched first, the rest behind it.
-func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
-	if part := c.options.Part; part > 0 {
-		from, to = from/part*part, (to+part-1)/part*part
-	} else {
-		from, to = 0, c.page
-	}
+func (c *Client) load(ctx context.Context, f *frame) error {
 	start := time.Now()
-	s, near, err := c.fetch(ctx, f, from, to)
+	s, near, err := c.fetch(ctx, f)
 	if err != nil {
 		c.remove(f)
 		c.changed.Broadcast()
 		return late(ctx, err)
 	}
-	// A fetch of more than a minute does not happen: the timeout is shorter.
-	c.latency.record(time.Since(start))
+	record(c.latency, time.Since(start))
 	if near > 0 {
-		c.near.record(near)
+		record(c.near, near)
 	}
-	f.change.base, f.change.writer = Version(s.Version), s.Client
-	if to-from == c.page {
-		f.state = valid
-		c.changed.Broadcast()
-		return nil
-	}
-	f.state, f.from, f.to = partial, from, to
+	f.change.base, f.change.writer, f.state = Version(s.Version), s.Client, valid
 	c.changed.Broadcast()
-	if !c.ask(job{what: fetchRest, frame: f}) {
-		c.rest(ctx, f)
-	}
 	return nil
 }
 
-// fetch fetches a part of a frame's page into it, without the lock. With Cooperation, of which pages have no
-// parts, it may come from another client: then near is the time that took.
-func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (s protocol.Stamp, near time.Duration, err error) {
-	page, into := f.change.page, ring.Frame{Memory: c.memory, Offset: int(f.number)*c.page + from, Length: to - from}
+// fetch fetches a frame's page into it, without the lock. With Cooperation it may come from another client:
+// then near is the time that took.
+func (c *Client) fetch(ctx context.Context, f *frame) (s protocol.Stamp, near time.Duration, err error) {
+	page, into := f.change.page, c.frameOf(f)
 	c.mu.Unlock()
 	if c.cooperation == nil {
 		var r protocol.Reply
-		r, err = c.pool.read(ctx, page, from, into, nil)
+		r, err = c.pool.read(ctx, page, into, nil)
 		s = protocol.Stamp{Version: r.Version, Client: r.Client}
 	} else {
 		s, near, err = c.cooperation.fetch(ctx, page, into, func(s protocol.Stamp, into []byte) bool {
@@ -165,37 +140,6 @@ func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (s protocol.
 		c.stats.FromHosts++
 	}
 	return s, near, err
-}
-
-// rest fetches what is missing of a partial frame. If another client has written the page
-// since the first part came, all of it is fetched again.
-func (c *Client) rest(ctx context.Context, f *frame) {
-	parts := [...][2]int{{f.to, c.page}, {0, f.from}}
-	for _, p := range parts {
-		if p[0] == p[1] {
-			continue
-		}
-		s, _, err := c.fetch(ctx, f, p[0], p[1])
-		if err == nil && Version(s.Version) == f.change.base {
-			continue
-		}
-		f.from, f.to = 0, 0 // no other call begins to read it
-		for f.pins > 0 {
-			c.changed.Wait()
-		}
-		if err == nil {
-			s, _, err = c.fetch(ctx, f, 0, c.page)
-			f.change.base, f.change.writer = Version(s.Version), s.Client
-		}
-		if err != nil { // who needs the page meets the error himself
-			c.remove(f)
-			c.changed.Broadcast()
-			return
-		}
-		break
-	}
-	f.state = valid
-	c.changed.Broadcast()
 }
 
 // readAhead is told of a page that is read, and has workers fetch those that follow.
@@ -218,7 +162,7 @@ func (c *Client) fetchAhead(page uint64) {
 		return
 	}
 	c.enter(f, own, page, loading)
-	s, _, err := c.fetch(context.Background(), f, 0, c.page)
+	s, _, err := c.fetch(context.Background(), f)
 	if err != nil { // who needs the page meets the error himself
 		c.remove(f)
 	} else {

@@ -3,20 +3,12 @@ package netmem
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-// lodging is the part of a client's cache that other clients use: it keeps their pages, and gives them
-// pages, those of the client's own as well. A server of its own answers, which has no storage.
-type lodging struct {
-	client  *Client
-	server  *Server
-	most    int // frames that may hold pages of others; guarded by the client
-	summary protocol.Summary
-}
 
 // stored returns the bytes of pages that are kept for others.
 func (l *lodging) stored() uint64 {
@@ -28,7 +20,7 @@ func (l *lodging) stored() uint64 {
 // newLodging has a client lend bytes of its cache, under a name.
 func newLodging(ctx context.Context, c *Client, name string, bytes int64) (*lodging, error) {
 	l := &lodging{client: c, most: int(bytes / int64(c.page))}
-	o := ServerOptions{Name: name, Page: c.page, Size: int64(len(c.frames)) * int64(c.page), Span: int64(c.page), Depth: c.options.Depth}
+	o := ServerOptions{Name: name, Page: c.page, Size: int64(len(c.frames)) * int64(c.page), Span: int64(c.page)}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -36,14 +28,14 @@ func newLodging(ctx context.Context, c *Client, name string, bytes int64) (*lodg
 	if err != nil {
 		return nil, errors.Join(err, s.release())
 	}
-	s.host, l.server = l, s
+	s.guest, s.kept, l.server = l.carryOut, l.stored, s
 	return l, nil
 }
 
 // listen has other clients of the NIC's wire find it.
 func (l *lodging) listen(nic *via.NIC) (err error) {
 	o := &l.server.options
-	if l.server.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth, o.Page)); err != nil {
+	if l.server.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Page)); err != nil {
 		return asError("lend a part of the cache", err)
 	}
 	l.server.running.Go(l.server.accept)
@@ -61,14 +53,14 @@ func (l *lodging) end() error {
 }
 
 // carryOut is session.carryOut for a request of another client.
-func (l *lodging) carryOut(x *session, q replier, request *protocol.Request, r *protocol.Reply, payload []byte) (int, *loan) {
+func (l *lodging) carryOut(x *session, room int, request *protocol.Request, r *protocol.Reply, payload []byte) (int, *loan) {
 	switch request.Operation {
 	case protocol.Describe:
 		return x.describe(), nil
 	case protocol.Stat:
 		return x.stat(), nil
 	case protocol.Get:
-		return protocol.ReplySize, l.get(x, q, request, r)
+		return protocol.ReplySize, l.get(x, room, request, r)
 	case protocol.Put:
 		l.put(request, r, payload)
 	case protocol.Ages:
@@ -83,10 +75,10 @@ func (l *lodging) carryOut(x *session, q replier, request *protocol.Request, r *
 }
 
 // get gives a page to a client that asks for it, in a copy: no other call waits for that client.
-func (l *lodging) get(x *session, q replier, request *protocol.Request, r *protocol.Reply) *loan {
+func (l *lodging) get(x *session, room int, request *protocol.Request, r *protocol.Reply) *loan {
 	c := l.client
 	switch {
-	case int(request.Length) != c.page || q.Room() < c.page:
+	case int(request.Length) != c.page || room < c.page:
 		r.Result = protocol.BadLength
 		return nil
 	case request.Epoch == 0:
@@ -96,15 +88,15 @@ func (l *lodging) get(x *session, q replier, request *protocol.Request, r *proto
 		r.Result = protocol.Busy
 		return nil
 	}
-	room, ok := l.server.rooms.take()
+	place, ok := l.server.rooms.take()
 	if !ok {
 		r.Result = protocol.Busy
 		return nil
 	}
-	at := ring.Frame{Memory: l.server.rooms.memory, Offset: int(room) * c.page, Length: c.page}
+	at := l.server.rooms.frame(place, c.page)
 	has, left := c.copyOut(request.Epoch, request.Page, request.Stamp(), at.Bytes())
 	if !has {
-		l.server.rooms.returned(room)
+		l.server.rooms.returned(place)
 		r.Result = protocol.NotHeld
 		return nil
 	}
@@ -112,7 +104,7 @@ func (l *lodging) get(x *session, q replier, request *protocol.Request, r *proto
 	if left {
 		r.Flags = protocol.Left
 	}
-	return lend(l.server.rooms, room, at)
+	return lend(l.server.rooms, place, at)
 }
 
 // copyOut copies a version of a page out of the cache, if it has it. One that was kept for others leaves
@@ -206,25 +198,98 @@ func (l *lodging) room(owner, page uint64, age uint32) *frame {
 	return nil
 }
 
-// Lend changes how many bytes of the cache other clients may use. What they use beyond that is free
-// again when it returns. It fails if the client lends nothing: see Cooperation.Name.
-func (c *Client) Lend(bytes int64) error {
-	if c.lodging == nil {
-		return &Error{Op: "lend a part of the cache", Err: optionError("Cooperation.Name", `""`, "a name, when the client is opened")}
-	}
-	if bytes < 0 || bytes > c.options.Cache {
-		return optionError("bytes to lend", bytes, "0 to the size of the cache")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lodging
-	l.most = int(bytes / int64(c.page))
-	for i := 0; i < len(c.frames) && c.guests > l.most; i++ {
-		if f := &c.frames[i]; f.owner != own && f.settled() {
-			c.remove(f)
+// summary counts the frames that others may replace by their ages, with at most so many guests.
+func (c *Client) summary(guests int) protocol.Summary {
+	s := protocol.Summary{Evicted: c.evicted}
+	room := uint32(max(0, guests-c.guests)) // for more guests
+	free := min(uint32(max(0, len(c.unused)-c.reserve)), room)
+	s.Frames[protocol.AgeBuckets-1] = free
+	room -= free
+	var own [protocol.AgeBuckets]uint32
+	for i := range c.frames {
+		switch f := &c.frames[i]; {
+		case f.state != valid || f.dirty:
+		case f.owner != 0:
+			s.Frames[ageBucket(c.tick-f.last)]++
+		default:
+			own[ageBucket(c.tick-f.last)]++
 		}
 	}
-	c.changed.Broadcast()
-	l.summary = c.summary(l.most)
-	return nil
+	for b := protocol.AgeBuckets - 1; b >= 0; b-- { // the oldest of the client's own
+		n := min(own[b], room)
+		s.Frames[b] += n
+		room -= n
+	}
+	return s
+}
+
+// cooperate begins to use other clients' memory, and to lend them this client's.
+func (c *Client) cooperate(ctx context.Context, o *Cooperation) error {
+	c.reserve = max(2, min(mostLeaving/2, len(c.frames)/8))
+	c.mostLeaving = c.reserve
+	var self *via.Address
+	if o.Name != "" {
+		lend := o.Lend
+		if lend == 0 {
+			lend = c.options.Cache
+		}
+		l, err := newLodging(ctx, c, o.Name, lend)
+		if err != nil {
+			return err
+		}
+		c.lodging, self = l, &via.Address{Discriminator: o.Name}
+		l.summary = c.summary(l.most)
+		if c.pool.nic != nil {
+			if err := l.listen(c.pool.nic); err != nil {
+				return err
+			}
+			self = new(l.server.Address())
+		}
+	}
+	var err error
+	c.cooperation, err = newCooperation(c.pool, o, self, func() uint64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.evicted
+	})
+	if err == nil {
+		c.pool.running.Go(func() { c.ticks(c.pool.ctx) })
+	}
+	return err
+}
+
+// ticks counts the time by which pages age, until ctx ends.
+func (c *Client) ticks(ctx context.Context) {
+	tick := time.NewTicker(tickTime)
+	defer tick.Stop()
+	for {
+		c.mu.Lock()
+		if c.tick++; c.lodging != nil && (c.tick%4 == 0 || c.tick == 1) {
+			c.lodging.summary = c.summary(c.lodging.most)
+		}
+		c.mu.Unlock()
+		c.cooperation.tickOnce()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// lodge sends the page of a frame that is about to be freed to a host, if it is worth it. The page does
+// not change meanwhile.
+func (c *Client) lodge(f *frame) {
+	own := c.pool.view.Load().Pool
+	if c.cooperation == nil || f.state != valid || f.dirty || f.pins > 0 || f.owner != 0 && f.owner != own {
+		return
+	}
+	f.state, f.used = writing, false
+	c.evicted++
+	page, age, frame := f.change.page, c.tick-f.last, c.frameOf(f)
+	s := protocol.Stamp{Version: uint64(f.change.base), Client: f.change.writer}
+	c.mu.Unlock()
+	c.cooperation.evict(context.Background(), page, s, age, frame)
+	c.mu.Lock()
+	f.state = valid
 }

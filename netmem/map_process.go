@@ -10,14 +10,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 )
 
 // processTimeout limits the mapper's wait for what its processes do at once.
 const processTimeout = 10 * time.Second
 
-// mapProcess is a pager or a guard.
 type mapProcess struct {
 	cmd    *exec.Cmd
 	link   *pager.Link
@@ -25,8 +23,8 @@ type mapProcess struct {
 	state  error // of the process, when it has exited
 }
 
-// startProcess starts the command of o with a link.
-func startProcess(o MapOptions) (*mapProcess, error) {
+// startProcess starts the command of o with a link and the memory.
+func startProcess(o MapOptions, m *pager.Memory) (*mapProcess, error) {
 	link, theirs, err := pager.NewLinks()
 	if err != nil {
 		return nil, err
@@ -34,7 +32,12 @@ func startProcess(o MapOptions) (*mapProcess, error) {
 	defer theirs.Close()
 	p := &mapProcess{cmd: exec.Command(o.Command[0], o.Command[1:]...), link: link, exited: make(chan struct{})}
 	p.cmd.Stderr = o.Stderr
-	p.cmd.ExtraFiles = []*os.File{theirs} // pager.LinkFD
+	file, err := pager.Duplicate(m.File)
+	if err != nil {
+		return nil, errors.Join(err, link.Close())
+	}
+	defer file.Close()
+	p.cmd.ExtraFiles = []*os.File{theirs, m.Object.File(), file} // in the order of the pager's descriptors
 	// Ctrl-C is for the application, which may still have something to write back.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
@@ -49,14 +52,13 @@ func startProcess(o MapOptions) (*mapProcess, error) {
 }
 
 // ask sends a message, and waits for one of a kind.
-func (p *mapProcess) ask(ctx context.Context, m pager.Message, kind pager.Kind, fds ...int) (pager.Message, error) {
-	if err := p.link.Send(m, time.Now().Add(processTimeout), fds...); err != nil {
+func (p *mapProcess) ask(ctx context.Context, m pager.Message, kind pager.Kind) (pager.Message, error) {
+	if err := p.link.Send(m, time.Now().Add(processTimeout)); err != nil {
 		return pager.Message{}, p.lost(err)
 	}
 	// The mapping fails then, and the link is not needed any more.
 	defer context.AfterFunc(ctx, func() { p.link.Close() })()
-	answer, passed, err := p.link.Receive(time.Time{})
-	_ = passedfd.Close(passed...) // none is expected
+	answer, err := p.link.Receive(time.Time{})
 	switch {
 	case ctx.Err() != nil:
 		return pager.Message{}, context.Cause(ctx)

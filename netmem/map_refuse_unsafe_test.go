@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refuseVariable has a run of this test binary get an errno, whose number it names, for
+// refuseVariable makes a run of this test binary get an errno, whose number it names, for
 // userfaultfd(2), as containers have it.
 const refuseVariable = "TRAPEZE_TEST_REFUSE"
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -23,9 +25,7 @@ func TestUnprivileged(t *testing.T) {
 	s := newSource(t, 4<<10, make([]byte, 60<<12))
 	const nobody = 65534
 	for _, path := range []string{s.Path, s.Path[:strings.LastIndex(s.Path, "/")]} {
-		if err := os.Chown(path, nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(path, nobody, nobody))
 	}
 	_, in, line := startMapper(t, s, func(c *exec.Cmd) {
 		c.Dir = "/"
@@ -54,9 +54,7 @@ func TestNoUserfaultfd(t *testing.T) {
 		s := newSource(t, 4<<10, make([]byte, 1<<20))
 		_, _, line := startMapper(t, s, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), refuseVariable+"="+errnoText(c.errno)) })
 		for _, w := range c.want {
-			if !strings.Contains(line, w) {
-				t.Errorf("%v: %q does not say %q", c.errno, line, w)
-			}
+			should.Contain(t, line, w, "%v: does not say", c.errno)
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -56,8 +58,6 @@ type fileSource struct {
 	// CountFrom and CountTo: between these reads the allocations of the process are
 	// counted, and stored in the file Path.allocations.
 	CountFrom, CountTo int64
-	// Single: it has no ReadPages.
-	Single bool
 
 	file          *os.File
 	memory        []byte
@@ -83,20 +83,12 @@ func (s *fileSource) count(read int64) error {
 }
 
 func (s *fileSource) open(ctx context.Context) (netmem.PageSource, error) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(s.OpenTakes):
-	}
+	_ = pause.For(ctx, s.OpenTakes)
 	var err error
 	s.versions = map[uint64]uint64{}
 	s.file, err = os.OpenFile(s.Path, os.O_RDWR, 0)
-	if s.Single {
-		return struct{ netmem.PageSource }{s}, err
-	}
 	return s, err
 }
-
-var _ netmem.PageRunSource = (*fileSource)(nil)
 
 func (s *fileSource) Close() error  { return s.file.Close() }
 func (s *fileSource) Size() int64   { return s.Length }
@@ -135,36 +127,6 @@ func (s *fileSource) ReadPage(_ context.Context, page uint64, at int) (uint64, e
 	return s.version(page), nil
 }
 
-// ReadPages counts as so many requests of ReadPage.
-func (s *fileSource) ReadPages(_ context.Context, page uint64, at int, versions []uint64) (int, error) {
-	for i := range versions {
-		n := s.reads.Add(1)
-		if s.HangReads != 0 && n >= s.HangReads {
-			select {} // and minds no context
-		}
-		if s.FailReads != 0 && n >= s.FailReads {
-			versions = versions[:i]
-			break
-		}
-		if err := s.count(n); err != nil {
-			return 0, err
-		}
-	}
-	time.Sleep(s.Pause)
-	if _, err := s.file.ReadAt(s.memory[at:at+len(versions)*s.Page], int64(page)*int64(s.Page)); err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range versions {
-		versions[i] = s.version(page + uint64(i))
-	}
-	if s.FailReads != 0 && s.reads.Load() >= s.FailReads {
-		return len(versions), errSource
-	}
-	return len(versions), nil
-}
-
 func (s *fileSource) WritePage(_ context.Context, page uint64, at int, version uint64) (uint64, error) {
 	n := s.writes.Add(1)
 	if s.HangWrites != 0 && n >= s.HangWrites {
@@ -189,14 +151,8 @@ func (s *fileSource) WritePage(_ context.Context, page uint64, at int, version u
 // command makes the command for a pager with this source.
 func (s *fileSource) command(t testing.TB) []string {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
+	b := must.Get(json.Marshal(s))(t)
 	return []string{exe, pagerArgument, string(b)}
 }
 
@@ -204,9 +160,7 @@ func (s *fileSource) command(t testing.TB) []string {
 func newSource(t testing.TB, page int, content []byte) *fileSource {
 	t.Helper()
 	path := filepath.Join(netmem.MemoryDir(t), "pages")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, content, 0o600))
 	return &fileSource{Path: path, Length: int64(len(content)), Page: page}
 }
 
@@ -229,9 +183,7 @@ func open(t testing.TB, s *fileSource, o netmem.MapOptions) *netmem.Mapping {
 	}
 	m, err := netmem.Map(t.Context(), o)
 	capable(t, err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { m.Close() })
 	return m
 }

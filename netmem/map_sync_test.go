@@ -13,15 +13,17 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
-// mapperArgument has a run of this test binary map the source of the second argument, write to
+// mapperArgument makes a run of this test binary map the source of the second argument, write to
 // it and stay.
 const mapperArgument = "run-as-mapper"
 
@@ -74,22 +76,11 @@ func startMapper(t *testing.T, s *fileSource, change func(*exec.Cmd)) (*exec.Cmd
 	if change != nil {
 		change(cmd)
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	return cmd, in, strings.TrimSpace(line)
 }
 
@@ -106,25 +97,16 @@ func TestSync(t *testing.T) {
 			m.Bytes()[at]++
 			model[at]++
 		}
-		if err := m.Sync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(s.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Sync(t.Context()))
+		got := must.Get(os.ReadFile(s.Path))(t)
 		if !bytes.Equal(got, model) || !bytes.Equal(m.Bytes(), model) {
 			t.Fatalf("round %d: the source has something else", round)
 		}
 	}
 	stats, err := m.Stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before := stats.Back
-	if err := m.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Sync(t.Context()))
 	if stats, err = m.Stats(t.Context()); err != nil || stats.Back != before {
 		t.Errorf("%d pages were written back that nobody had written, %v", stats.Back-before, err)
 	}
@@ -134,9 +116,7 @@ func TestSync(t *testing.T) {
 	if err := m.Sync(ended); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, m.Close())
 	if err := m.Do(func() {}); !errors.Is(err, net.ErrClosed) || m.Close() != nil {
 		t.Errorf("after Close: %v", err)
 	}
@@ -151,14 +131,9 @@ func TestMapperKilled(t *testing.T) {
 	if !strings.HasPrefix(line, "written") {
 		t.Skip(line)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	written := func() bool {
-		got, err := os.ReadFile(s.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(os.ReadFile(s.Path))(t)
 		n := 0
 		for at := 0; at < len(got); at += page {
 			if got[at] == mark {
@@ -167,9 +142,5 @@ func TestMapperKilled(t *testing.T) {
 		}
 		return n == 60
 	}
-	for end := time.Now().Add(time.Minute); !written(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("what the mapper wrote is not in the source")
-		}
-	}
+	waittest.Until(t, "what the mapper wrote in the source", written)
 }

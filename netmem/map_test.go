@@ -3,15 +3,22 @@ package netmem_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
 // random makes bytes that no page shares with another.
@@ -55,26 +62,15 @@ func TestMap(t *testing.T) {
 				}
 			})
 			group.Wait()
-			stats, err := m.Stats(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			stats := must.Get(m.Stats(t.Context()))(t)
 			if stats.Mapped+stats.Pooled > stats.Limit || stats.Limit > uint64(c.local) {
 				t.Errorf("more is local than allowed: %+v", stats)
 			}
 			if c.local < c.pages && (stats.Evicted == 0 || stats.Back == 0) {
 				t.Errorf("nothing was evicted or written back: %+v", stats)
 			}
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
-			got, err := os.ReadFile(s.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, model) {
-				t.Error("the source has not what was written")
-			}
+			must.OK(t, m.Close())
+			should.Same(t, must.Get(os.ReadFile(s.Path))(t), model, "the source has not what was written")
 		})
 	}
 }
@@ -105,4 +101,120 @@ func access(t *testing.T, m *netmem.Mapping, model []byte, thread, threads, n in
 			}
 		}
 	}
+}
+
+// TestOpenSlowly: a source may take longer to open than its mapper, the pager and its guard wait
+// for each other.
+func TestOpenSlowly(t *testing.T) {
+	if !soak.Wanted() {
+		t.Skip("takes 11 s; set TRAPEZE_SOAK=1")
+	}
+	leaktest.Check(t)
+	content := make([]byte, 1<<20)
+	content[5] = 7
+	s := newSource(t, 4<<10, content)
+	s.OpenTakes = 11 * time.Second
+	if m := open(t, s, netmem.MapOptions{Local: 1 << 20}); m.Bytes()[5] != 7 {
+		t.Error("another byte than the source has")
+	}
+}
+
+// BenchmarkMapSequential is one thread that reads all of a memory that is larger than its local
+// part, in sequence, with and without reading ahead. With it, of-floor is the time that the
+// kernel takes at least (kernelFloor, after each round) as a part of the round's: 1 were a pager
+// and a source that cost nothing.
+func BenchmarkMapSequential(b *testing.B) {
+	for _, page := range []int{4 << 10, 16 << 10, 64 << 10} {
+		for name, ahead := range map[string]int64{"ahead": 0, "alone": -1} {
+			b.Run(fmt.Sprintf("%dK/%s", page>>10, name), func(b *testing.B) {
+				const size, local = 128 << 20, 32 << 20
+				s := newSource(b, page, make([]byte, size))
+				m := open(b, s, netmem.MapOptions{Local: local, Ahead: ahead})
+				var floor *kernelFloor
+				var least time.Duration
+				if ahead == 0 {
+					floor = newKernelFloor(b, size, local)
+				}
+				b.SetBytes(size)
+				var sum uint64
+				for b.Loop() {
+					sum += sumOf(m.Bytes())
+					if floor != nil {
+						b.StopTimer()
+						least += floor.pass(b)
+						b.StartTimer()
+					}
+				}
+				should.Be(b, sum, 0, "wrong bytes")
+				if floor != nil {
+					b.ReportMetric(least.Seconds()/b.Elapsed().Seconds(), "of-floor")
+				}
+			})
+		}
+	}
+}
+
+// sumOf reads a word of each cache line.
+func sumOf(memory []byte) (sum uint64) {
+	for at := 0; at < len(memory); at += 64 {
+		sum += binary.LittleEndian.Uint64(memory[at:])
+	}
+	return sum
+}
+
+// floorRun is how many bytes are put in place by one call, as the pager does it.
+const floorRun = 256 << 10
+
+// floorThreads is how many threads share the work: the benchmark's machine has two processors.
+const floorThreads = 2
+
+// kernelFloor is what the kernel does for mapped memory that is read in sequence, and no more:
+// bytes that lie ready are put in place, read, and punched out when as many are local as may be.
+// There are no faults, no other process, no source.
+type kernelFloor struct {
+	object *userfault.Object
+	file   int
+	memory []byte
+	ready  []byte
+	local  int
+}
+
+func newKernelFloor(b *testing.B, size, local int) *kernelFloor {
+	object := must.Get(userfault.Open())(b)
+	b.Cleanup(func() { object.Close() })
+	file := must.Get(unix.MemfdCreate("trapeze-floor", unix.MFD_CLOEXEC))(b)
+	b.Cleanup(func() { unix.Close(file) })
+	must.OK(b, unix.Ftruncate(file, int64(size)))
+	memory := must.Get(unix.Mmap(file, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(b)
+	b.Cleanup(func() { _ = unix.Munmap(memory) })
+	must.OK(b, object.Register(memory))
+	return &kernelFloor{object, file, memory, make([]byte, floorThreads*floorRun), local}
+}
+
+// pass goes through the memory once, and returns how long that took. Each thread has a part of
+// its own, and reads only what it has put there: a missing page would have this process wait for
+// itself.
+func (f *kernelFloor) pass(b *testing.B) time.Duration {
+	start := time.Now()
+	part, local := len(f.memory)/floorThreads, f.local/floorThreads
+	var threads sync.WaitGroup
+	for i := range floorThreads {
+		threads.Go(func() {
+			first, ready := i*part, f.ready[i*floorRun:][:floorRun]
+			for at := 0; at < part; at += floorRun {
+				if err := f.object.Copy(userfault.Address(f.memory)+uint64(first+at), ready, true); err != nil {
+					b.Error(err)
+					return
+				}
+				should.Be(b, sumOf(f.memory[first+at:][:floorRun]), 0, "wrong bytes")
+				gone := first + (at+part-local)%part
+				if err := unix.Fallocate(f.file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(gone), floorRun); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	threads.Wait()
+	return time.Since(start)
 }

@@ -3,7 +3,7 @@ package netmem
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -25,7 +25,6 @@ type Mapping struct {
 	page   int // of the source
 	memory pager.Memory
 	pager  *mapProcess
-	guard  *mapProcess
 
 	watchers sync.WaitGroup
 	done     chan struct{}
@@ -49,9 +48,6 @@ func (m *Mapping) PageSize() int { return m.page }
 // UserModeOnly says that faults of the kernel are not reported, because this process has not
 // the right: neither root, nor vm.unprivileged_userfaultfd, nor access to /dev/userfaultfd.
 func (m *Mapping) UserModeOnly() bool { return m.memory.Object.UserModeOnly }
-
-// PagerID is the process of the pager, for who looks at what it uses.
-func (m *Mapping) PagerID() int { return m.pager.cmd.Process.Pid }
 
 // Done is closed when the mapping has ended, by itself or by Close.
 func (m *Mapping) Done() <-chan struct{} { return m.done }
@@ -145,11 +141,13 @@ func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, 
 func (m *Mapping) listen() {
 	defer m.watchers.Done()
 	for {
-		a, _, err := m.pager.link.Receive(time.Time{})
+		a, err := m.pager.link.Receive(time.Time{})
 		switch {
 		case err != nil:
 			m.end(m.pager.lost(err))
 			return
+		case a.Kind == pager.KindFailed && a.Failure.Text == ErrPagerDied.Error(): // the guard says so
+			m.end(m.pager.lost(io.EOF))
 		case a.Kind == pager.KindFailed:
 			m.end(a.Failure)
 		case a.Kind == pager.KindDone:
@@ -161,24 +159,6 @@ func (m *Mapping) listen() {
 			m.mu.Unlock()
 		}
 	}
-}
-
-// watchGuard ends the mapping if the guard does, or is gone. When the pager dies both learn of
-// it; then what the pager has said counts.
-func (m *Mapping) watchGuard() {
-	defer m.watchers.Done()
-	a, _, err := m.guard.link.Receive(time.Time{})
-	reason := errors.New("the pager's guard has died")
-	if err == nil && a.Kind == pager.KindFailed {
-		reason = a.Failure
-	}
-	if !errors.Is(reason, ErrPagerHung) {
-		select {
-		case <-m.done:
-		case <-time.After(processTimeout / 10):
-		}
-	}
-	m.end(fmt.Errorf("%w: %w", ErrPagerDied, reason))
 }
 
 // wakes are the pause between two wake-ups of waiting threads after the end, and their number: see
@@ -226,13 +206,9 @@ func (m *Mapping) Close() (err error) {
 	return err
 }
 
-// release frees all that the mapping has, in an order in which the guard sees no death. The
-// processes have so long to end.
+// release frees all that the mapping has. The processes have so long to end.
 func (m *Mapping) release(timeout time.Duration) {
 	close(m.stop)
-	if m.guard != nil {
-		m.guard.close(timeout)
-	}
 	if m.pager != nil {
 		m.pager.close(timeout)
 	}
@@ -246,3 +222,6 @@ func (m *Mapping) release(timeout time.Duration) {
 		_ = m.memory.Object.Close()
 	}
 }
+
+// MapStats are counters of a pager.
+type MapStats = pager.Stats

@@ -32,22 +32,22 @@ func (p *pool) tend(ctx context.Context) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	var compared time.Time
-	var hopeless *view // a page of it is lost, so that a server which joins cannot be given all
+	var incomplete *view // a page of it is lost, so that a server which joins cannot be given all
 	for {
 		v := p.view.Load()
 		p.tell(ctx, v)
-		joins := v.Joins() && v != hopeless
+		joins := v.Joins() && v != incomplete
 		if next, needed := p.next(ctx, v); needed {
 			p.swap(ctx, v, next)
 		} else if p.settled(v) && (joins || p.differs.Swap(false) || time.Since(compared) > reconcileEvery) {
-			whole, done := p.level(ctx, v)
+			whole, done := p.reconcile(ctx, v)
 			switch {
 			case !done:
 				p.differs.Store(true)
 			case joins && whole:
 				p.swap(ctx, v, v.Joined())
 			case joins:
-				hopeless = v
+				incomplete = v
 			}
 			if done {
 				compared = time.Now()
@@ -84,14 +84,20 @@ func (p *pool) tell(ctx context.Context, v *view) {
 // next is the configuration that the pool needs because of what a server does; false if it needs none.
 func (p *pool) next(ctx context.Context, v *view) (placement.Configuration, bool) {
 	outside := v.Outside()
-	for _, k := range p.links {
-		if k.now.Load() == nil && v.Servers[k.number].Member() {
+	// Each line is loaded once: a server that goes while others are asked, below, is not among those that outside counts.
+	lines := make([]*line, len(p.links))
+	for i, k := range p.links {
+		s, l := v.Servers[k.number], k.now.Load()
+		if lines[i] = l; s.Member() && (l == nil || l.incarnation != s.Incarnation) {
 			outside++
 		}
 	}
+	if ctx.Err() != nil {
+		return placement.Configuration{}, false // the client is being closed, and ends its connections itself
+	}
 	room := outside < p.options.Copies // each page is left a member that answers
-	for _, k := range p.links {
-		s, l := v.Servers[k.number], k.now.Load()
+	for i, k := range p.links {
+		s, l := v.Servers[k.number], lines[i]
 		switch {
 		case l == nil && s.Present() && (room || s.Joining) && time.Since(k.awaySince()) >= p.options.Timeout:
 			return v.With(k.number, 0), true
@@ -110,17 +116,4 @@ func (p *pool) next(ctx context.Context, v *view) (placement.Configuration, bool
 		}
 	}
 	return placement.Configuration{}, false
-}
-
-// attend wakes tend.
-func (p *pool) attend() { notify(p.wake) }
-
-// hurry has the store asked at once: a server knows another configuration.
-func (p *pool) hurry() { notify(p.stale) }
-
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -228,9 +229,7 @@ func (s *schedule) finish() {
 		return
 	}
 	defer func() {
-		if err := c.Close(); err != nil {
-			s.Error(err)
-		}
+		should.OK(s, c.Close())
 	}()
 	end := time.Now().Add(5 * time.Minute)
 	for why := s.differs(c); why != ""; why = s.differs(c) {

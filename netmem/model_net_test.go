@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -34,9 +35,7 @@ func newLender(t *testing.T) *lender {
 		defer close(l.given)
 		for bytes := range l.asks {
 			m, err := nic.Alloc(context.Background(), bytes, via.MemoryAttributes{})
-			if err != nil {
-				t.Error(err)
-			}
+			should.OK(t, err)
 			l.given <- m
 		}
 	}()
@@ -201,7 +200,7 @@ func (p *process) alloc(_ context.Context, bytes int, _ via.MemoryAttributes) (*
 func (p *process) free(m *via.Memory) error { p.giveBack(m); return nil }
 
 // dial tries until ctx ends, as ring.Dial does.
-func (p *process) dial(ctx context.Context, to via.Address, _ int) (conn, error) {
+func (p *process) dial(ctx context.Context, to via.Address, timeout time.Duration) (conn, error) {
 	if err := p.gate(); err != nil {
 		return nil, err
 	}
@@ -224,7 +223,7 @@ func (p *process) dial(ctx context.Context, to via.Address, _ int) (conn, error)
 	if err := p.gate(); err != nil {
 		return nil, err
 	}
-	c := &modelConn{name: name, client: p, server: server, broken: make(chan struct{}), up: make(chan *modelCall, 1<<12), down: make(chan *modelCall, 1<<12)}
+	c := &modelConn{name: name, timeout: timeout, client: p, server: server, broken: make(chan struct{}), up: make(chan *modelCall, 1<<12), down: make(chan *modelCall, 1<<12)}
 	c.session = server.server.enter(c.end)
 	p.running.Go(func() { c.carryUp(p.random(name + " up")) })
 	p.running.Go(func() { c.carryDown(p.random(name + " down")) })
@@ -248,6 +247,7 @@ func (n *network) sleep(done <-chan struct{}, d time.Duration) bool {
 // they were sent, or the connection breaks.
 type modelConn struct {
 	name           string
+	timeout        time.Duration
 	client, server *process
 	session        *session
 	once           sync.Once
@@ -269,24 +269,28 @@ type modelCall struct {
 	mu     sync.Mutex
 	into   []byte
 	gone   bool // nobody waits for it any more
-	answer answer
+	answer ring.Reply
 	done   chan struct{}
 }
 
 func (c *modelConn) end() { c.once.Do(func() { close(c.broken) }) }
 
-func (c *modelConn) call(ctx context.Context, request []byte, send, into ring.Frame) (answer, error) {
+func (c *modelConn) call(ctx context.Context, q protocol.Request, send, into ring.Frame) (ring.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request := make([]byte, protocol.RequestSize)
+	q.Encode(request)
 	p := c.client
 	if !p.sleep(ctx.Done(), c.turn(ctx.Value(callerKey{}), request, send.Bytes())) {
-		return answer{}, fmt.Errorf("%w: %w", ring.ErrDeadline, context.Cause(ctx))
+		return ring.Reply{}, fmt.Errorf("%w: %w", ring.ErrDeadline, context.Cause(ctx))
 	}
 	if err := p.doom(request, c.server.node); err != nil {
-		return answer{}, err
+		return ring.Reply{}, err
 	}
 	k := &modelCall{conn: c, sent: time.Now(), request: slices.Clone(request), data: slices.Clone(send.Bytes()), room: into.Length, into: into.Bytes(), done: make(chan struct{})}
 	select {
 	case <-c.broken:
-		return answer{}, ring.ErrPeerGone
+		return ring.Reply{}, ring.ErrPeerGone
 	default:
 	}
 	c.up <- k
@@ -307,7 +311,7 @@ func (c *modelConn) call(ctx context.Context, request []byte, send, into ring.Fr
 	case <-k.done:
 		return k.answer, nil
 	default:
-		return answer{}, err
+		return ring.Reply{}, err
 	}
 }
 
@@ -461,17 +465,15 @@ func (c *modelConn) carryUp(r *rand.Rand) {
 		if k.bye {
 			return
 		}
-		c.session.handle(k.request, k.data, k)
+		k.answerWith(c.session.handle(k.request, k.data, k.room))
 	}
 }
 
 // unheard says whether the client does not hear that the connection is broken.
 func (c *modelConn) unheard(r *rand.Rand) bool { return r.IntN(3) == 0 }
 
-// Room and Reply are those of a ring.Request.
-func (k *modelCall) Room() int { return k.room }
-
-func (k *modelCall) Reply(b []byte, payload ring.Frame, done func()) error {
+// answerWith sends a reply.
+func (k *modelCall) answerWith(b []byte, payload ring.Frame, done func()) {
 	k.reply, k.landed, k.replied = slices.Clone(b), slices.Clone(payload.Bytes()), time.Now()
 	if t := k.conn.server.tamper; t != nil {
 		k.reply, k.landed = t(k, k.reply, k.landed)
@@ -483,7 +485,6 @@ func (k *modelCall) Reply(b []byte, payload ring.Frame, done func()) error {
 	if *traced {
 		k.traceReply()
 	}
-	return nil
 }
 
 // traceReply traces what changes a server, and fetches.
@@ -515,7 +516,7 @@ func (c *modelConn) carryDown(r *rand.Rand) {
 		k.mu.Lock()
 		if !k.gone {
 			copy(k.into, k.landed)
-			k.answer.size, k.answer.length = copy(k.answer.bytes[:], k.reply), len(k.landed)
+			k.answer = ring.MakeReply(k.reply, len(k.landed))
 			close(k.done)
 		}
 		k.mu.Unlock()

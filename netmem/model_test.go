@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -32,9 +33,23 @@ var (
 //
 // A seed stands for the same schedule each time, but for what goroutines do at one instant: some 1
 // of 20 go another way the next time. One that has failed is to be run a few times.
-func TestModel(t *testing.T) { runModel(t, newSchedule) }
+func TestModel(t *testing.T) {
+	var sum modelCounts
+	runModel(t, func(l *lender, seed uint64) (func(*testing.T), func(*testing.T)) {
+		s := newSchedule(t, l, seed)
+		return s.run, func(t *testing.T) {
+			s.history.check(t)
+			sum.add(&s.counts)
+		}
+	})
+	t.Logf("%+v", sum)
+	if *schedules == 0 && sum.Direct == 0 {
+		t.Error("no page was read out of a server's memory")
+	}
+}
 
-func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
+// runModel runs schedules, and what checks each of them afterwards.
+func runModel(t *testing.T, schedule func(l *lender, seed uint64) (run, check func(*testing.T))) {
 	n, end := uint64(15), time.Now().Add(time.Second)
 	if soak.Wanted() {
 		n, end = 1000, end.Add(time.Hour)
@@ -45,21 +60,15 @@ func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
 	// The fewer goroutines run at an instant, the more often a seed means the same schedule.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l := newLender(t)
-	var sum modelCounts
 	for seed := *firstSeed; seed < *firstSeed+n && (time.Now().Before(end) || seed < *firstSeed+10); seed++ {
-		s := make(t, l, seed)
+		run, check := schedule(l, seed)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, s.run)
-			s.history.check(t)
+			synctest.Test(t, run)
+			check(t)
 		})
 		if !ok {
 			t.Fatalf("schedule %d of %d: -run %s -schedules 1 -seed %d -events", seed-*firstSeed+1, n, t.Name(), seed)
 		}
-		sum.add(&s.counts)
-	}
-	t.Logf("%+v", sum)
-	if *schedules == 0 && sum.Direct == 0 {
-		t.Error("no page was read out of a server's memory")
 	}
 }
 
@@ -133,13 +142,6 @@ func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
 	return s
 }
 
-// logf adds to the trace.
-func (s *schedule) logf(start time.Time) func(string, ...any) {
-	return func(format string, a ...any) {
-		fmt.Printf("%12.6f %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, a...))
-	}
-}
-
 // run is the schedule, in a bubble.
 func (s *schedule) run(t *testing.T) {
 	s.begin(t)
@@ -157,8 +159,10 @@ func (s *schedule) run(t *testing.T) {
 // begin starts all servers.
 func (s *schedule) begin(t *testing.T) {
 	s.T, s.over = t, make(chan struct{})
-	if *traced {
-		s.trace = s.logf(time.Now())
+	if start := time.Now(); *traced {
+		s.trace = func(format string, a ...any) {
+			fmt.Printf("%12.6f %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, a...))
+		}
 	}
 	for _, n := range s.servers {
 		s.start(n)
@@ -191,17 +195,11 @@ func (s *schedule) start(n *modelServer) {
 	n.run++
 	p := s.process(n.node, n.run)
 	o := ServerOptions{Page: modelPage, Size: int64(s.pages) * modelPage}
-	if err := o.check(); err != nil {
-		s.Error(err)
-	}
+	should.OK(s, o.check())
 	lent, err := newStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
-	if err != nil {
-		s.Error(err)
-	}
+	should.OK(s, err)
 	server, err := newServer(s.Context(), p, lent, o)
-	if err != nil {
-		s.Error(err)
-	}
+	should.OK(s, err)
 	s.atEnd(func() {
 		server.cancel()
 		_ = server.release()
@@ -226,7 +224,7 @@ func (s *schedule) kill(n *modelServer) {
 
 // open opens a client of the model.
 func (s *schedule) open(p *process, timeout time.Duration) (*Client, error) {
-	o := Options{Copies: 2, Cache: leastFrames * modelPage, Timeout: timeout, ReadAhead: -1, Workers: 1, Store: modelStore{s, p}}
+	o := Options{Copies: min(2, len(s.servers)), Cache: leastFrames * modelPage, Timeout: timeout, ReadAhead: -1, workers: 1, Store: modelStore{s, p}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return open(ctx, nil, p, s.addresses(), o)

@@ -2,8 +2,12 @@ package netmem
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Options are the choices of a client. The zero value has the defaults.
@@ -21,20 +25,14 @@ type Options struct {
 	// zero is 256 KiB, and none is less than zero. It is bounded by a quarter
 	// of the cache.
 	ReadAhead int
-	// Part is the first part that is fetched of a missed page, in bytes, a power of two from 512;
-	// the rest of the page comes behind it. Zero is the whole page at once.
-	Part int
 	// Timeout is the time that a server may take for an answer; zero is DefaultTimeout.
 	// One that takes longer is taken for dead, and calls without a deadline of their own
 	// wait no longer than this for one that is connecting again.
 	Timeout time.Duration
 	// Cooperation, if it is not nil, lets clients use each other's idle memory.
 	Cooperation *Cooperation
-	// Depth is the number of calls that can be under way with a server; zero is DefaultDepth.
-	Depth int
-	// Workers is the number of pages that are fetched ahead, or written back, at the same time;
-	// zero is 8.
-	Workers int
+
+	workers int // pages that are fetched ahead, or written back, at the same time; zero is defaultWorkers
 }
 
 // Defaults of Options.
@@ -45,14 +43,11 @@ const (
 	defaultWorkers   = 8
 )
 
-// leastFrames are those that a cache needs at least.
 const leastFrames = 8
 
-// check fills in the defaults, and names the option that makes no sense.
 func (o *Options) check(servers int) error {
 	o.Copies, o.ReadAhead = cmp.Or(o.Copies, 1), cmp.Or(o.ReadAhead, defaultReadAhead)
-	o.Depth, o.Workers = cmp.Or(o.Depth, DefaultDepth), cmp.Or(o.Workers, defaultWorkers)
-	o.Cache, o.Timeout = cmp.Or(o.Cache, defaultCache), cmp.Or(o.Timeout, DefaultTimeout)
+	o.Cache, o.Timeout, o.workers = cmp.Or(o.Cache, defaultCache), cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.workers, defaultWorkers)
 	switch {
 	case servers == 0:
 		return optionError("the list of servers", "empty", "at least one")
@@ -62,16 +57,109 @@ func (o *Options) check(servers int) error {
 		return optionError("Store", "nil", "a store of the configuration, where pages have copies")
 	case o.Cache < leastFrames*MinPage:
 		return optionError("Cache", o.Cache, fmt.Sprintf("at least %d pages", leastFrames))
-	case o.Part < 0 || o.Part != 0 && (o.Part < 512 || o.Part&(o.Part-1) != 0):
-		return optionError("Part", o.Part, "0, or powers of two from 512")
 	case o.Timeout < 0:
 		return optionError("Timeout", o.Timeout, "more than nothing")
-	case o.Depth < 2 || o.Depth > 1024:
-		return optionError("Depth", o.Depth, "2 to 1024")
-	case o.Workers < 1 || o.Workers > 1024:
-		return optionError("Workers", o.Workers, "1 to 1024")
 	case o.Cooperation != nil:
-		return o.Cooperation.check(o.Cache, o.Part)
+		return o.Cooperation.check(o.Cache)
 	}
+	return nil
+}
+
+// Store keeps the configuration of a pool with copies: one value, which all clients of the pool reach and change by
+// compare-and-swap, such as a key in etcd (package via/etcd). Both methods are linearizable.
+type Store interface {
+	// Get returns the value and its revision, which is 0 if there is none.
+	Get(ctx context.Context) (value []byte, revision int64, err error)
+	// Swap puts a value in the place of the one of a revision, or of none for 0. It does nothing if another one is
+	// there by now; the caller asks for it.
+	Swap(ctx context.Context, value []byte, revision int64) error
+}
+
+const maxCopies = 8
+
+// Cooperation has clients use each other's idle memory. A page that leaves the cache of one goes to the
+// client with the oldest pages, and comes from there when it is missed. Whatever another client sends is
+// compared with the digest that the page's server has of it.
+type Cooperation struct {
+	// Hosts are the addresses of the clients that lend a part of their cache, at most 16. All clients
+	// of the same pages name the same ones, in any order and in the same form.
+	Hosts []string
+	// Name is the discriminator at which this client lends; if it is empty it lends nothing. Hosts
+	// then has this client's address, too.
+	Name string
+	// Lend is the part of Options.Cache that others may use, in bytes; zero is all of it. What this
+	// client needs itself it takes back at once.
+	Lend int64
+
+	addresses []via.Address // of Hosts
+}
+
+func (o *Cooperation) check(cache int64) error {
+	switch {
+	case len(o.Hosts) == 0 || len(o.Hosts) > protocol.MaxHosts:
+		return optionError("Cooperation.Hosts", fmt.Sprintf("%d long", len(o.Hosts)), fmt.Sprintf("1 to %d", protocol.MaxHosts))
+	case o.Lend < 0 || o.Lend > cache:
+		return optionError("Cooperation.Lend", o.Lend, "0 to the size of the cache")
+	}
+	return nil
+}
+
+// Pages that can be lent, in bytes, and what is lent if nothing is said.
+const (
+	MinPage     = protocol.MinPage
+	MaxPage     = protocol.MaxPage
+	DefaultPage = 8 << 10
+	// DefaultName is the name under which servers and clients meet.
+	DefaultName = "netmem"
+	// depth is the number of requests of one client that can be under way.
+	depth = 64
+	// defaultReplyTimeout is the time that a client may leave replies that it has asked for.
+	defaultReplyTimeout = 5 * time.Second
+	// defaultStrangers is the number of clients that may be connected and have never asked for a page.
+	defaultStrangers = 16
+)
+
+// ServerOptions say what a server lends. The zero value, but for Size, has the defaults
+// above.
+type ServerOptions struct {
+	// Name is the discriminator at which clients connect.
+	Name string
+	// Page is the size of a page in bytes, a power of two from MinPage to MaxPage.
+	Page int
+	// Size is the memory that is lent, in bytes; it is rounded up to whole pages.
+	Size int64
+	// Span is the end of the addresses, in bytes; zero is Size. Servers that share a
+	// range between them have the same span, each with less memory than that.
+	Span int64
+	// ReadOnly refuses writes.
+	ReadOnly bool
+	// Timeout is the time that a client may leave replies that it has asked for; then its
+	// connection is ended, as pages that are being sent must not change. Zero is
+	// 5 s.
+	Timeout time.Duration
+	// Strangers is the number of clients that may be connected and have never asked for a page, as each
+	// takes memory: one more ends the connection of the oldest. Zero is 16.
+	Strangers int
+}
+
+func (o *ServerOptions) check() error {
+	o.Name, o.Page = cmp.Or(o.Name, DefaultName), cmp.Or(o.Page, DefaultPage)
+	o.Timeout, o.Strangers = cmp.Or(o.Timeout, defaultReplyTimeout), cmp.Or(o.Strangers, defaultStrangers)
+	o.Span = cmp.Or(o.Span, o.Size)
+	most := int64(o.Page) * protocol.MaxPages
+	switch {
+	case o.Page < MinPage || o.Page > MaxPage || o.Page&(o.Page-1) != 0:
+		return optionError("Page", o.Page, fmt.Sprintf("powers of two from %d to %d", MinPage, MaxPage))
+	case o.Size <= 0 || o.Size > most:
+		return optionError("Size", o.Size, fmt.Sprintf("1 to %d", most))
+	case o.Span <= 0 || o.Span > most:
+		return optionError("Span", o.Span, fmt.Sprintf("1 to %d", most))
+	case o.Strangers < 1:
+		return optionError("Strangers", o.Strangers, "at least 1")
+	case o.Timeout < 0:
+		return optionError("Timeout", o.Timeout, "more than nothing")
+	}
+	whole := func(n int64) int64 { return (n + int64(o.Page) - 1) / int64(o.Page) * int64(o.Page) }
+	o.Size, o.Span = whole(o.Size), whole(o.Span)
 	return nil
 }

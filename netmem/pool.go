@@ -4,47 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
-	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-// maxCopies bounds Options.Copies.
-const maxCopies = 8
 
 // pool is the servers of a client together: where pages are, and how they are fetched and
 // written there.
 type pool struct {
-	nic      *via.NIC // for hosts
-	fabric   fabric
-	options  Options
-	links    []*link
-	layout   *layout
-	page     int    // bytes
-	pages    uint64 // that are lent
-	alone    bool   // no server holds copies for another
-	readOnly bool
-	members  uint64 // Record.Members
-	client   uint64
-	newest   atomic.Uint64 // version that a write built on nothing was refused for
-	view     atomic.Pointer[view]
-	wake     chan struct{} // the configuration may have to be changed
-	stale    chan struct{} // it has been
-	asking   chan struct{} // full while the store is asked
-	differs  atomic.Bool   // two copies of a page do
+	nic       *via.NIC // for hosts
+	fabric    fabric
+	options   Options
+	links     []*link
+	placement *placement.Placement
+	page      int    // bytes
+	pages     uint64 // that are lent
+	alone     bool   // no server holds copies for another
+	readOnly  bool
+	members   uint64 // Record.Members
+	client    uint64
+	newest    atomic.Uint64 // version that a write built on nothing was refused for
+	view      atomic.Pointer[view]
+	wake      chan struct{} // the configuration may have to be changed
+	stale     chan struct{} // it has been
+	asking    chan struct{} // full while the store is asked
+	differs   atomic.Bool   // two copies of a page do
 
 	storeErr atomic.Pointer[error] // what the store has said last, for the errors of calls that wait for it
 	counters poolCounters
 	changes  changes
 
-	scratchMemory *via.Memory
-	scratches     chan int
+	scratch *rooms // for pages on their way from one server to another
 
 	ctx     context.Context // ends with close
 	cancel  context.CancelFunc
@@ -55,46 +48,6 @@ type poolCounters struct {
 	fetches, direct, begun, writes, failures, failovers, repaired atomic.Uint64
 }
 
-// openPool connects with servers, and fills in the defaults of o.
-func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o *Options) (*pool, error) {
-	if err := o.check(len(servers)); err != nil {
-		return nil, err
-	}
-	p := &pool{nic: nic, fabric: f, options: *o, alone: o.Copies == 1, client: draw(),
-		wake: make(chan struct{}, 1), stale: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
-	p.view.Store(&view{})
-	var names []string
-	for _, a := range servers {
-		p.links = append(p.links, &link{pool: p, address: a, wake: make(chan struct{}, 1), away: time.Now()})
-		names = append(names, a.String())
-	}
-	var err error
-	if p.layout, err = newLayout(p.links, names, o.Copies); err != nil {
-		return nil, &Error{Op: "place pages", Err: fmt.Errorf("%w: %w", ErrOption, err)}
-	}
-	p.number(names)
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.connect(ctx); err != nil {
-		p.cancel()
-		return nil, err
-	}
-	return p, nil
-}
-
-// number gives the links the numbers that they have in configurations: the order of their names.
-func (p *pool) number(names []string) {
-	sorted := slices.Sorted(slices.Values(names))
-	digest := fnv.New64a()
-	for _, name := range sorted {
-		digest.Write([]byte(name)) // it never fails
-		digest.Write([]byte{0, byte(p.options.Copies)})
-	}
-	p.members = digest.Sum64()
-	for _, k := range p.links {
-		k.number = slices.Index(sorted, k.name())
-	}
-}
-
 func unavailable(op string, page uint64, last error) error {
 	err := ErrUnavailable
 	if last != nil {
@@ -103,214 +56,52 @@ func unavailable(op string, page uint64, last error) error {
 	return &Error{Op: onPage(op, page), Err: err, Hint: "start the server again; with copies the others go on without it"}
 }
 
-// othersLater is the time after the first server of a pool by which others may answer a new client.
-// Their keepers connect with those that are later.
-const othersLater = time.Second
-
-// connect connects with all servers, and makes them a pool if they are none yet.
-func (p *pool) connect(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
-	defer cancel()
-	found := make([]protocol.Description, len(p.links))
-	lines := make([]*line, len(p.links))
-	var wait sync.WaitGroup
-	var first sync.Once
-	var late *time.Timer // ends the wait for the others
-	for i, k := range p.links {
-		wait.Go(func() {
-			lines[i], found[i], k.err = dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
-			if k.err == nil && found[i].Pool != 0 && !p.alone {
-				first.Do(func() { late = time.AfterFunc(othersLater, cancel) })
-			}
-		})
-	}
-	wait.Wait()
-	if late != nil {
-		late.Stop()
-	}
-	if err := p.agree(ctx, lines, found); err != nil {
-		for _, l := range lines {
-			if l != nil {
-				l.close()
-			}
-		}
-		return err
-	}
-	for i, k := range p.links {
-		if l := lines[i]; l != nil {
-			k.now.Store(l)
-		} else {
-			k.away = time.Now()
-		}
-	}
-	return nil
-}
-
-// agree finds out which pool the servers are, or makes them one.
-func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Description) error {
-	var away error
-	for i, k := range p.links {
-		switch d := found[i]; {
-		case lines[i] == nil:
-			away = &Error{Op: "connect", Device: k.name(), Err: k.err}
-		case p.page == 0:
-			p.page, p.pages = int(d.Page), d.Span/uint64(d.Page)
-			fallthrough
-		default:
-			p.readOnly = p.readOnly || d.ReadOnly
-		}
-	}
-	if p.page == 0 {
-		return &Error{Op: "connect", Err: fmt.Errorf("%w: %w", ErrUnavailable, away)}
-	}
-	var c placement.Configuration
-	var err error
-	asked, revision := time.Now(), int64(0)
-	if p.alone {
-		c = p.recorded(lines, found)
-	} else if c, revision, err = p.get(ctx); err != nil {
-		return asError("connect", err)
-	}
-	if c.Pool == 0 {
-		if away != nil {
-			return &Error{Op: "connect", Err: errors.Join(ErrUnavailable, away),
-				Hint: "these servers have not been used together yet, or have restarted: all of them must run for the first client"}
-		}
-		c = placement.Configuration{Pool: draw(), Epoch: 1, Base: uint64(time.Now().UnixNano()), Copies: p.options.Copies}
-		if asked = time.Now(); p.alone {
-			c, err = p.create(ctx, lines, c)
-		} else {
-			c, revision, err = p.configure(ctx, lines, c)
-		}
-		if err != nil {
-			return asError("connect", err)
-		}
-	}
-	if err := p.learn(c, revision, asked); err != nil {
-		return err
-	}
-	for i, k := range p.links {
-		if lines[i] != nil {
-			if err := p.fits(k, found[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// recorded is the pool to which servers say that they belong, where there are no copies.
-func (p *pool) recorded(lines []*line, found []protocol.Description) (c placement.Configuration) {
-	for i, l := range lines {
-		if d := found[i]; l != nil && d.Pool != 0 {
-			return placement.Configuration{Pool: d.Pool, Epoch: d.Epoch, Base: d.Base}
-		}
-	}
-	return c
-}
-
-// create tells new servers their pool, unless another client is faster: the first one decides.
-func (p *pool) create(ctx context.Context, lines []*line, c placement.Configuration) (placement.Configuration, error) {
-	c.Copies = 0
-	for n := range lines { // in the order of their numbers
-		l := lines[slices.IndexFunc(p.links, func(k *link) bool { return k.number == n })]
-		err := l.adopt(ctx, protocol.Record{Pool: c.Pool, Epoch: c.Epoch, Base: c.Base, Members: p.members}, c.Epoch, false)
-		if errors.Is(err, ErrOtherPool) && n == 0 {
-			if _, err = l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err == nil && l.record.Load().Members == p.members {
-				r := l.record.Load()
-				c.Pool, c.Epoch, c.Base = r.Pool, r.Epoch, r.Base
-			} else if err == nil {
-				err = ErrOtherPool
-			}
-		}
-		if err != nil {
-			return c, &Error{Op: "connect", Device: l.to.String(), Err: err}
-		}
-	}
-	return c, nil
-}
-
-// configure puts the first configuration of new servers into the store, unless another client is faster.
-func (p *pool) configure(ctx context.Context, lines []*line, c placement.Configuration) (placement.Configuration, int64, error) {
-	c.Servers = make([]placement.Server, len(lines))
-	for i, k := range p.links {
-		if !lines[i].blank() {
-			return c, 0, &Error{Op: "connect", Device: k.name(), Err: ErrOtherPool, Hint: "its pool is not in the store any more: restart the servers"}
-		}
-		c.Servers[k.number] = placement.Server{Name: k.name(), Incarnation: lines[i].incarnation, Since: c.Epoch}
-	}
-	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
-	defer cancel()
-	if err := p.options.Store.Swap(within, c.Encode(), 0); err != nil {
-		return c, 0, fmt.Errorf("%w: %w", ErrNoStore, err)
-	}
-	c, revision, err := p.get(ctx)
-	if err == nil && revision == 0 {
-		err = fmt.Errorf("%w: it has not kept the configuration", ErrNoStore)
-	}
-	return c, revision, err
-}
-
-// start begins to look after the servers.
-func (p *pool) start() error {
-	n := len(p.links)
-	m, err := p.fabric.alloc(p.ctx, n*p.page, via.MemoryAttributes{})
-	if err != nil {
-		return err
-	}
-	p.scratchMemory, p.scratches = m, make(chan int, n)
-	for i := range n {
-		p.scratches <- i
-	}
-	for _, k := range p.links {
-		p.running.Go(func() { k.keep(p.ctx) })
-	}
-	if !p.alone {
-		p.running.Go(func() { p.watch(p.ctx) })
-		p.running.Go(func() { p.tend(p.ctx) })
-	}
-	return nil
-}
-
-// close ends all connections.
-func (p *pool) close() error {
-	p.cancel()
-	p.running.Wait()
-	if p.scratchMemory == nil {
-		return nil
-	}
-	return p.fabric.free(p.scratchMemory)
-}
-
-// layout places pages on servers.
-type layout struct {
-	*placement.Placement
-	links []*link
-}
-
-// newLayout fails if there are fewer servers than copies, or two of one name.
-func newLayout(links []*link, names []string, copies int) (*layout, error) {
-	p, err := placement.New(names, copies)
-	return &layout{p, links}, err
-}
-
-// of appends the servers of a page to into.
-func (l *layout) of(page uint64, into []*link) []*link {
-	var room [maxCopies]int
-	at := room[:l.Copies()]
-	l.Of(page, at)
-	for _, n := range at {
-		into = append(into, l.links[n])
-	}
-	return into
-}
-
 // only returns the server of a page that has no copies.
-func (l *layout) only(page uint64) *link {
-	if len(l.links) == 1 {
-		return l.links[0]
+func (p *pool) only(page uint64) *link {
+	if len(p.links) == 1 {
+		return p.links[0]
 	}
 	var at [1]int
-	l.Of(page, at[:])
-	return l.links[at[0]]
+	p.placement.Of(page, at[:])
+	return p.links[at[0]]
 }
+
+// link is a server as a client knows it: connected or not.
+type link struct {
+	keeper
+	pool    *pool
+	address via.Address
+	number  int // in configurations of the pool
+	opens   opening
+
+	mu   sync.Mutex
+	err  error     // why there is no connection
+	away time.Time // since when there is none
+}
+
+// lease is for how long a client takes a configuration for the pool's after it has asked the store for it. One that
+// knows a later configuration, without a member, waits for as long before it reads or writes.
+const lease = time.Second
+
+// heartbeat is the time between two questions to the store, and to each server.
+const heartbeat = lease / 3
+
+// view is a configuration as a client uses it. Of a pool without copies it has no servers.
+type view struct {
+	placement.Configuration
+	revision int64 // of the store
+	opened   time.Time
+	// named is when the store was asked that has named it last, in nanoseconds after opened.
+	named atomic.Int64
+	// after that time no client reads from a member that has gone.
+	after time.Time
+	ready atomic.Bool // it is settled
+}
+
+func (p *pool) attend() { notify(p.wake) }
+
+// hurry has the store asked at once: a server knows another configuration.
+func (p *pool) hurry() { notify(p.stale) }
+
+// errChanged: the configuration of the pool has changed during an attempt. The call tries again.
+var errChanged = errors.New("the record of the pool has changed")

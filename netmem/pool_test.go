@@ -2,12 +2,12 @@ package netmem
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -17,13 +17,8 @@ func TestBlankServer(t *testing.T) {
 	d := newDirect(t, "a", "b")
 	c := d.client(t, Options{Copies: 2}, "a", "b")
 	frame := d.page(t, 7)
-	base, err := c.Fetch(t.Context(), 0, d.page(t, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Store(t.Context(), 0, base, frame); err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(c.Fetch(t.Context(), 0, d.page(t, 0)))(t)
+	must.Get(c.Store(t.Context(), 0, base, frame))(t)
 	var room [maxCopies]*link
 	list, members := c.pool.places(c.pool.view.Load(), 0, room[:0])
 	last := list[members-1].address.Discriminator
@@ -62,9 +57,7 @@ func TestPoolAfterFirstClient(t *testing.T) {
 	for d.server("a").membership.Load().Pool == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.Close())
 	d.setLoss(nil)
 	c := d.client(t, Options{Copies: 2}, names...)
 	wantComplete(t, c)
@@ -119,35 +112,6 @@ func TestTwoFirstClients(t *testing.T) {
 	}
 }
 
-// TestServerRestarts: a server that has lost what it had becomes complete again, each time.
-func TestServerRestarts(t *testing.T) {
-	d := newDirect(t, "a", "b")
-	c := d.client(t, Options{Copies: 2}, "a", "b")
-	d.use(t, c)
-	for _, name := range []string{"b", "a", "b"} {
-		d.restart(t, name)
-		d.use(t, c)
-		wantComplete(t, c)
-	}
-}
-
-// TestLost: a page whose servers have all lost it is an error, and no zeros; other pages are not.
-func TestLost(t *testing.T) {
-	d := newDirect(t, "a", "b")
-	c := d.client(t, Options{Copies: 2}, "a", "b")
-	d.use(t, c)
-	d.restart(t, "a")
-	d.restart(t, "b")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, err := c.Fetch(ctx, 0, d.page(t, 0)); !errors.Is(err, ErrLost) {
-		t.Errorf("a page that is lost: %v", err)
-	}
-	if _, err := c.Store(ctx, 0, 1, d.page(t, 0)); !errors.Is(err, ErrLost) {
-		t.Errorf("a write of it: %v", err)
-	}
-}
-
 // wantComplete waits until a client sees all servers complete.
 func wantComplete(t *testing.T, c *Client) {
 	t.Helper()
@@ -178,10 +142,7 @@ func TestReadWhileJoining(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	frame := d.page(t, 0)
-	base, err := c.Fetch(t.Context(), 0, frame)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(c.Fetch(t.Context(), 0, frame))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	writes.Store(true)

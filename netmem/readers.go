@@ -2,14 +2,10 @@ package netmem
 
 import (
 	"context"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-// readerEnds bounds the end of a connection by which memory is read.
-const readerEnds = 5 * time.Second
 
 // admitReaders connects clients that read the memory with the pages, until the server ends.
 func (s *Server) admitReaders(nic *via.NIC) {

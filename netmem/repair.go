@@ -7,10 +7,10 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
-// level makes all copies of each page the newest that a member has. So it finishes the writes of clients that have died
+// reconcile makes all copies of each page the newest that a member has. So it finishes the writes of clients that have died
 // between two copies, and gives servers that join what they have not. It fails if a server or the
 // configuration changes. The copies are not whole if all members of a page are gone.
-func (p *pool) level(ctx context.Context, v *view) (whole, done bool) {
+func (p *pool) reconcile(ctx context.Context, v *view) (whole, done bool) {
 	n := uint64(p.page / protocol.StampSize)
 	whole = true
 	for first := uint64(0); first < p.pages; first += n {
@@ -25,7 +25,7 @@ func (p *pool) level(ctx context.Context, v *view) (whole, done bool) {
 			}
 		}
 		for i := range run {
-			kept, ok := p.levelPage(ctx, v, first+i, func(k *link) protocol.Stamp { return stamps[k][i] })
+			kept, ok := p.reconcilePage(ctx, v, first+i, func(k *link) protocol.Stamp { return stamps[k][i] })
 			if !ok || ctx.Err() != nil || p.view.Load() != v {
 				return false, false
 			}
@@ -35,8 +35,8 @@ func (p *pool) level(ctx context.Context, v *view) (whole, done bool) {
 	return whole, true
 }
 
-// levelPage is level of a page. It copies in the order in which the page is written.
-func (p *pool) levelPage(ctx context.Context, v *view, page uint64, stamp func(*link) protocol.Stamp) (kept, done bool) {
+// reconcilePage is reconcile of a page. It copies in the order in which the page is written.
+func (p *pool) reconcilePage(ctx context.Context, v *view, page uint64, stamp func(*link) protocol.Stamp) (kept, done bool) {
 	var room [maxCopies]*link
 	list, members := p.places(v, page, room[:0])
 	if members == 0 {
@@ -56,26 +56,25 @@ func (p *pool) levelPage(ctx context.Context, v *view, page uint64, stamp func(*
 	return true, true
 }
 
-// bring makes sure that a server which joins has what has been read from a member. The page may be
+// copyToJoining makes sure that a server which joins has what has been read from a member. The page may be
 // of a write that is under way; once the server is a member, it is read there.
-func (p *pool) bring(ctx context.Context, v *view, page uint64, r protocol.Reply, from, to *link) bool {
+func (p *pool) copyToJoining(ctx context.Context, v *view, page uint64, r protocol.Reply, from, to *link) bool {
 	has, ok := p.stamps(ctx, v, to, page, 1)
 	return ok && (has[0].Same(protocol.Stamp{Version: r.Version, Client: r.Client}) || p.copyPage(ctx, v, page, from, to) == nil)
 }
 
-// stamps fetches the stamps of n pages of a server.
 func (p *pool) stamps(ctx context.Context, v *view, k *link, first uint64, n int) ([]protocol.Stamp, bool) {
 	l := v.line(k)
 	if l == nil {
 		return nil, false
 	}
-	frame, free, err := p.scratch(ctx)
+	frame, free, err := p.lendScratch(ctx)
 	if err != nil {
 		return nil, false
 	}
 	defer free()
 	frame.Length = n * protocol.StampSize
-	r, err := l.fetch(ctx, protocol.Stamps, v.Epoch, first, 0, frame, nil)
+	r, err := l.copy(ctx, protocol.Stamps, v.Epoch, first, frame)
 	if err != nil {
 		k.down(l, err)
 		return nil, false
@@ -97,12 +96,12 @@ func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *lin
 	if source == nil || target == nil {
 		return errRestarted
 	}
-	frame, free, err := p.scratch(ctx)
+	frame, free, err := p.lendScratch(ctx)
 	if err != nil {
 		return err
 	}
 	defer free()
-	r, err := source.fetch(ctx, protocol.Fetch, v.Epoch, page, 0, frame, nil)
+	r, err := source.copy(ctx, protocol.Fetch, v.Epoch, page, frame)
 	if err != nil {
 		return from.down(source, err)
 	}
@@ -110,7 +109,7 @@ func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *lin
 		return refusal(r.Result)
 	}
 	p.counters.repaired.Add(1)
-	w, err := target.write(ctx, v.Epoch, page, frame, protocol.IfOlder, 0, Version(r.Version), r.Client)
+	w, err := target.writeOlder(ctx, v.Epoch, page, frame, Version(r.Version), r.Client)
 	if err != nil {
 		return to.down(target, err)
 	}
@@ -120,11 +119,11 @@ func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *lin
 	return refusal(w.Result)
 }
 
-// scratch lends a frame for a page on its way from one server to another.
-func (p *pool) scratch(ctx context.Context) (ring.Frame, func(), error) {
+// lendScratch lends a frame for a page on its way from one server to another.
+func (p *pool) lendScratch(ctx context.Context) (ring.Frame, func(), error) {
 	select {
-	case n := <-p.scratches:
-		return ring.Frame{Memory: p.scratchMemory, Offset: n * p.page, Length: p.page}, func() { p.scratches <- n }, nil
+	case n := <-p.scratch.free:
+		return p.scratch.frame(n, p.page), func() { p.scratch.returned(n) }, nil
 	case <-ctx.Done():
 		return ring.Frame{}, nil, ctx.Err()
 	case <-p.ctx.Done():

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
+
+// patience limits waits of tests for what is meant to come: a server that only waits for its turn is not dead.
+const patience = 2 * time.Minute
 
 // rig is two NICs that are wired to each other: clients are on the near one, and servers
 // on the far one.
@@ -31,22 +36,13 @@ func newRig(t testing.TB, o emulator.PairOptions) *rig {
 // newRigBesides is newRig of a test that runs together with others.
 func newRigBesides(t testing.TB, o emulator.PairOptions) *rig {
 	t.Helper()
-	a, b, err := emulator.Pair(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := must.Two(emulator.Pair(o))(t)
 	quiet := via.Options{OnError: func(via.AsyncError) {}}
 	r := &rig{TB: t}
-	if r.near, err = via.OpenDevice(t.Context(), a, quiet); err != nil {
-		t.Fatal(err)
-	}
-	if r.far, err = via.OpenDevice(t.Context(), b, quiet); err != nil {
-		t.Fatal(err)
-	}
+	r.near = must.Get(via.OpenDevice(t.Context(), a, quiet))(t)
+	r.far = must.Get(via.OpenDevice(t.Context(), b, quiet))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(r.near.Close(), r.far.Close()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(r.near.Close(), r.far.Close()))
 	})
 	return r
 }
@@ -56,20 +52,13 @@ func newRigBesides(t testing.TB, o emulator.PairOptions) *rig {
 func together(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	leaktest.Check(t)
-	var running sync.WaitGroup
-	for name, f := range tests {
-		running.Go(func() { t.Run(name, f) })
-	}
-	running.Wait()
+	waittest.Together(t, tests)
 }
 
 // serve starts a server, which ends with the test at the latest.
 func (r *rig) serve(o netmem.ServerOptions) *netmem.Server {
 	r.Helper()
-	s, err := netmem.NewServer(r.Context(), r.far, o)
-	if err != nil {
-		r.Fatal(err)
-	}
+	s := must.Get(netmem.NewServer(r.Context(), r.far, o))(r)
 	r.Cleanup(func() { _ = s.Close() }) // a test may have closed it
 	return s
 }
@@ -77,19 +66,13 @@ func (r *rig) serve(o netmem.ServerOptions) *netmem.Server {
 // kill ends a server.
 func (r *rig) kill(s *netmem.Server) {
 	r.Helper()
-	if err := s.Close(); err != nil {
-		r.Fatal(err)
-	}
+	must.OK(r, s.Close())
 }
 
 // open opens a client, which ends with the test at the latest.
 func (r *rig) open(o netmem.Options, servers ...*netmem.Server) *netmem.Client {
 	r.Helper()
-	c, err := r.tryOpen(o, servers...)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return c
+	return must.Get(r.tryOpen(o, servers...))(r)
 }
 
 func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Client, error) {
@@ -97,8 +80,8 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 	for _, s := range servers {
 		list = append(list, s.Address().String())
 	}
-	if o.Timeout == 0 { // else a server is taken for dead that only waits for its turn
-		o.Timeout = 30 * time.Second
+	if o.Timeout == 0 {
+		o.Timeout = patience
 	}
 	if o.Copies > 1 {
 		o.Store = &r.store
@@ -106,7 +89,7 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 	if o.Cache == 0 { // the default takes longer to allocate than most tests take
 		o.Cache = 4 << 20
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	c, err := netmem.Open(ctx, r.near, list, o)
 	if err == nil {
@@ -118,53 +101,29 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 // until waits for what must happen.
 func (r *rig) until(what string, f func() bool) {
 	r.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("waited for %s", what)
-		}
-	}
-}
-
-// complete says whether a client is connected with all servers, and these have all.
-func complete(c *netmem.Client) func() bool {
-	return func() bool {
-		for _, s := range c.Stats().Servers {
-			if !s.Complete {
-				return false
-			}
-		}
-		return true
-	}
+	waittest.Until(r, what, f)
 }
 
 func (r *rig) write(c *netmem.Client, b []byte, off int64) {
 	r.Helper()
-	if n, err := c.WriteAt(b, off); n != len(b) || err != nil {
-		r.Fatalf("write %d bytes at %d: %d, %v", len(b), off, n, err)
-	}
+	must.Give(c.WriteAt(b, off))(r, len(b), "write bytes at %d", off)
 }
 
 func (r *rig) read(c *netmem.Client, n int, off int64) []byte {
 	r.Helper()
 	b := make([]byte, n)
-	if n, err := c.ReadAt(b, off); n != len(b) || err != nil {
-		r.Fatalf("read %d bytes at %d: %d, %v", len(b), off, n, err)
-	}
+	must.Give(c.ReadAt(b, off))(r, len(b), "read bytes at %d", off)
 	return b
 }
 
 func (r *rig) sync(c *netmem.Client) {
 	r.Helper()
-	if err := c.Sync(); err != nil {
-		r.Fatal(err)
-	}
+	must.OK(r, c.Sync())
 }
 
 func (r *rig) close(c *netmem.Client) {
 	r.Helper()
-	if err := c.Close(); err != nil {
-		r.Fatal(err)
-	}
+	must.OK(r, c.Close())
 }
 
 func randomBytes(seed uint64, n int) []byte {

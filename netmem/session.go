@@ -2,30 +2,11 @@ package netmem
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 )
-
-// session answers the requests of one client.
-type session struct {
-	server *Server
-	end    func()        // ends the session
-	lent   atomic.Int32  // loans that this client has not taken yet
-	taken  atomic.Uint64 // loans that it has
-	asked  atomic.Uint64 // requests about pages
-	number uint64        // sessions are numbered as they begin
-	ending bool          // it was ended by enter; guarded by the server
-	// Of the request that is being answered; here they are not allocated for each.
-	request protocol.Request
-	reply   protocol.Reply
-	buffer  [ring.MaxRequest]byte
-	// cooperates: the client has used the directory, as host number host; -1 is none.
-	cooperates bool
-	host       int
-}
 
 // mostLent is the most loans of a client: one that does not take what it asked for
 // keeps no more frames from being used for others.
@@ -38,7 +19,10 @@ func (s *Server) serve(r *ring.Ring) {
 	x := s.enter(end)
 	defer s.leave(x)
 	// How a client ends is its own affair.
-	_ = ring.Serve(ctx, r, func(q *ring.Request) { x.handle(q.Bytes, q.Payload.Bytes(), q) })
+	_ = ring.Serve(ctx, r, func(q *ring.Request) {
+		reply, payload, done := x.handle(q.Bytes, q.Payload.Bytes(), q.Room())
+		_ = q.Reply(reply, payload, done) // if it cannot be sent the client has gone, which Serve notices
+	})
 	_ = r.Close()
 }
 
@@ -102,8 +86,9 @@ func (s *Server) watch() {
 	}
 }
 
-// handle answers a request.
-func (x *session) handle(b, payload []byte, q replier) {
+// handle carries out a request with a payload, whose reply has room for so many bytes of payload. It returns the reply, which
+// holds until the next request, its payload, and what to call when that has been sent.
+func (x *session) handle(b, payload []byte, room int) (reply []byte, frame ring.Frame, done func()) {
 	request, r := &x.request, &x.reply
 	size, l := protocol.ReplySize, (*loan)(nil)
 	var err error
@@ -112,10 +97,9 @@ func (x *session) handle(b, payload []byte, q replier) {
 		r.Result = protocol.BadRequest
 	} else {
 		r.Operation = request.Operation
-		size, l = x.carryOut(q, request, r, payload)
+		size, l = x.carryOut(room, request, r, payload)
 	}
 	r.Incarnation = x.server.incarnation
-	frame, done := ring.Frame{}, (func())(nil)
 	if l != nil {
 		r.Length = uint32(l.frame.Length)
 		if r.Operation != protocol.Stamps {
@@ -131,13 +115,12 @@ func (x *session) handle(b, payload []byte, q replier) {
 		x.server.counters.refused.Add(1)
 		size = protocol.ReplySize
 	}
-	// A reply that cannot be sent means that the client has gone, which Serve notices.
-	_ = q.Reply(x.buffer[:size], frame, done)
+	return x.buffer[:size], frame, done
 }
 
 // carryOut fills in the reply to a request. It returns the size of the reply, of which what is behind
 // ReplySize is in the buffer, and the loan that is its payload.
-func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Reply, payload []byte) (size int, l *loan) {
+func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Reply, payload []byte) (size int, l *loan) {
 	s := x.server
 	if request.Operation != protocol.Describe && request.Incarnation != s.incarnation {
 		r.Result = protocol.OtherIncarnation
@@ -148,8 +131,8 @@ func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Rep
 		x.asked.Add(1)
 	}
 	switch {
-	case s.host != nil:
-		return s.host.carryOut(x, q, request, r, payload)
+	case s.guest != nil:
+		return s.guest(x, room, request, r, payload)
 	case request.Operation != protocol.Adopt:
 		s.adopting.RLock()
 		defer s.adopting.RUnlock()
@@ -158,7 +141,7 @@ func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Rep
 	case protocol.Describe:
 		return x.describe(), nil
 	case protocol.Fetch:
-		if x.mayFetch(q, request, r) {
+		if x.mayFetch(room, request, r) {
 			l = s.storage.fetch(request, r)
 		}
 	case protocol.Write:
@@ -168,9 +151,9 @@ func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Rep
 			return x.describe(), nil
 		}
 	case protocol.Stamps:
-		l = x.stamps(q, request, r)
+		l = x.stamps(room, request, r)
 	case protocol.Find:
-		return protocol.FoundSize, x.find(q, request, r)
+		return protocol.FoundSize, x.find(room, request, r)
 	case protocol.Move:
 		x.move(request, r)
 	case protocol.Direct:
@@ -202,14 +185,14 @@ func (x *session) describe() int {
 	return protocol.DescribeSize
 }
 
-// mayFetch says whether a part of a page may be fetched; if not, the reply says why.
-func (x *session) mayFetch(q replier, request *protocol.Request, r *protocol.Reply) bool {
+// mayFetch says whether a page may be fetched; if not, the reply says why.
+func (x *session) mayFetch(room int, request *protocol.Request, r *protocol.Reply) bool {
 	o := &x.server.options
 	switch {
 	case !x.server.membership.Load().admit(request, r, true):
-	case request.Page >= uint64(o.Span)/uint64(o.Page), uint64(request.Offset)+uint64(request.Length) > uint64(o.Page), request.Length == 0:
+	case request.Page >= uint64(o.Span)/uint64(o.Page):
 		r.Result = protocol.OutsideExport
-	case int(request.Length) > q.Room():
+	case int(request.Length) != o.Page || o.Page > room:
 		r.Result = protocol.BadLength
 	case x.lent.Load() >= mostLent:
 		r.Result = protocol.Busy
@@ -239,4 +222,73 @@ func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []
 			x.server.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, payload, x.host)
 		}
 	}
+}
+
+// find says where a page is, or lends it.
+func (x *session) find(room int, request *protocol.Request, r *protocol.Reply) (l *loan) {
+	s := x.server
+	found := protocol.Found{Host: -1}
+	asks := int(request.Offset) - 1
+	switch {
+	case request.Offset > protocol.MaxHosts || request.Next >= 1<<protocol.MaxHosts:
+		r.Result = protocol.BadRequest
+	default:
+		x.host, x.cooperates = asks, true
+		if x.mayFetch(room, request, r) {
+			var now [1]protocol.Stamp
+			s.storage.stampsOf(request.Page, now[:])
+			if found = s.directory.find(request.Page, now[0], asks, uint16(request.Next)); found.Host >= 0 {
+				r.Version, r.Client, r.Flags = now[0].Version, now[0].Client, now[0].Flags
+			} else if l = s.storage.fetch(request, r); l != nil {
+				s.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, l.frame.Bytes(), asks)
+			}
+		}
+	}
+	found.Encode(x.buffer[:])
+	return l
+}
+
+// move answers a client that moves a page from one host to another.
+func (x *session) move(request *protocol.Request, r *protocol.Reply) {
+	stamp, from, to, err := request.Moved()
+	switch {
+	case err != nil:
+		r.Result = protocol.BadRequest
+	case x.server.membership.Load().admit(request, r, true):
+		held, known := x.server.directory.move(request.Page, stamp, from, to)
+		if !known {
+			r.Result = protocol.NotHeld
+		}
+		if held {
+			r.Flags = protocol.Held
+		}
+	}
+}
+
+// stamps lends the stamps of a run of pages.
+func (x *session) stamps(room int, request *protocol.Request, r *protocol.Reply) *loan {
+	s := x.server
+	pages, n := uint64(s.options.Span)/uint64(s.options.Page), uint64(request.Length)/protocol.StampSize
+	switch {
+	case !s.membership.Load().admit(request, r, false):
+	case n == 0 || request.Length%protocol.StampSize != 0 || int(request.Length) > min(room, s.options.Page):
+		r.Result = protocol.BadLength
+	case request.Page >= pages || n > pages-request.Page:
+		r.Result = protocol.OutsideExport
+	case x.lent.Load() >= mostLent:
+		r.Result = protocol.Busy
+	default:
+		place, ok := s.rooms.take()
+		if !ok {
+			r.Result = protocol.Busy
+			break
+		}
+		run, at := make([]protocol.Stamp, n), int(place)*s.options.Page
+		s.storage.stampsOf(request.Page, run)
+		for i, p := range run {
+			p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
+		}
+		return lend(s.rooms, place, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: int(request.Length)})
+	}
+	return nil
 }

@@ -1,8 +1,9 @@
 package netmem
 
 import (
-	"math/bits"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Stats has the counts of a client since it was opened.
@@ -27,7 +28,7 @@ type Stats struct {
 	Wrong       uint64 `json:"wrong" help:"Pages from another client that were not what their server says." unit:"pages"`
 	Kept        uint64 `json:"kept" help:"Pages of other clients in this cache." unit:"pages" kind:"gauge"`
 	Given       uint64 `json:"given" help:"Pages that this client gave others." unit:"pages"`
-	// Median and P99 are exact to 1/64, and at most a minute.
+	// Median and P99 have two decimal digits, and are at most a minute.
 	Median time.Duration `json:"median" help:"Median of the time that a miss took." unit:"nanoseconds" kind:"gauge"`
 	P99    time.Duration `json:"p99" help:"99th percentile of the time that a miss took." unit:"nanoseconds" kind:"gauge"`
 	// HostMedian and HostP99 are of the misses that another client answered.
@@ -63,71 +64,17 @@ type HostState struct {
 	Broken  uint64 `json:"broken" help:"connections with it"`
 }
 
-// Stats returns what has been counted.
-func (c *Client) Stats() Stats {
-	c.mu.Lock()
-	s := c.stats
-	s.Median = c.latency.percentile(50)
-	s.P99 = c.latency.percentile(99)
-	s.HostMedian, s.HostP99 = c.near.percentile(50), c.near.percentile(99)
-	s.Kept = uint64(c.guests)
-	c.mu.Unlock()
-	if c.lodging != nil {
-		s.Given = c.lodging.server.counters.fetches.Load()
-	}
-	if c.cooperation != nil {
-		c.cooperation.stats(&s)
-	}
-	n := &c.pool.counters
-	s.Fetches, s.Direct, s.Writes, s.Failures = n.fetches.Load(), n.direct.Load(), n.writes.Load(), n.failures.Load()
-	s.Failovers, s.Repaired = n.failovers.Load(), n.repaired.Load()
-	v := c.pool.view.Load()
-	for _, k := range c.pool.links {
-		l, err := k.now.Load(), error(nil)
-		if l == nil {
-			err = k.why()
-		}
-		complete := l != nil && v.has(k) && (v.Servers == nil || v.Servers[k.number].Member())
-		s.Servers = append(s.Servers, ServerState{k.name(), l != nil, complete, err})
-	}
-	return s
-}
+// longestLatency is the limit of the histograms: longer times count as long.
+const longestLatency = time.Minute
 
-const (
-	// latencyBits is the number of bits that are kept below the highest one of a latency: a bucket
-	// is at most 1/64 of its values wide.
-	latencyBits = 6
-	// longestLatency is the limit of the last bucket, which longer times count in.
-	longestLatency = time.Minute
-	latencyBuckets = (36-latencyBits-1)<<latencyBits + 2<<latencyBits // a minute of nanoseconds has 36 bits
-)
+// newLatencies returns a histogram of times. Its owner locks it.
+func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(longestLatency), 2) }
 
-// latencies counts times in buckets, of which each power of two has the same number. The zero
-// value is empty. Its owner locks it.
-type latencies struct {
-	total  uint64
-	counts [latencyBuckets]uint64
-}
-
-// record counts a time; those below a nanosecond count as one.
-func (l *latencies) record(d time.Duration) {
-	d = min(longestLatency, max(1, d))
-	shift := max(0, bits.Len64(uint64(d))-latencyBits-1)
-	l.counts[shift<<latencyBits+int(d>>shift)]++ // those of its power of two begin at shift<<latencyBits
-	l.total++
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(int64(min(longestLatency, max(1, d)))) // it fails for what is beyond its limits
 }
 
 // percentile returns a time that p % of those recorded do not exceed; 0 if there are none.
-func (l *latencies) percentile(p float64) time.Duration {
-	if l.total == 0 {
-		return 0
-	}
-	wanted, seen := max(1, uint64(p/100*float64(l.total)+0.5)), uint64(0)
-	for b, n := range l.counts {
-		if seen += n; seen >= wanted {
-			shift := max(0, b>>latencyBits-1)
-			return time.Duration(b-shift<<latencyBits+1)<<shift - 1 // the longest time in the bucket
-		}
-	}
-	return longestLatency
+func percentile(h *hdrhistogram.Histogram, p float64) time.Duration {
+	return time.Duration(h.ValueAtPercentile(p))
 }

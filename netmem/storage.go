@@ -15,8 +15,7 @@ import (
 // old one.
 const spareFrames = 64
 
-// storage holds the pages that a server lends, with their versions. Requests have been checked: the page is lent,
-// and the part lies within it. Pages get a frame when they are first written.
+// storage holds the pages that a server lends, with their versions. Requests have been checked: the page is lent. Pages get a frame when they are first written.
 type storage struct {
 	fabric fabric
 	memory *via.Memory
@@ -93,7 +92,7 @@ func newStorage(ctx context.Context, f fabric, page int, pages, capacity uint64)
 	return s, nil
 }
 
-// fetch lends the part of a page that q names until the loan is returned, and fills in r.
+// fetch lends the page that q names until the loan is returned, and fills in r.
 func (s *storage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
 	s.mu.Lock()
 	f := s.frames[q.Page]
@@ -101,7 +100,7 @@ func (s *storage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
 	now := s.of(q.Page)
 	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
 	s.mu.Unlock()
-	return lend(s, f, ring.Frame{Memory: s.memory, Offset: int(f)*s.page + int(q.Offset), Length: int(q.Length)})
+	return lend(s, f, ring.Frame{Memory: s.memory, Offset: int(f) * s.page, Length: s.page})
 }
 
 func (s *storage) returned(f uint32) {
@@ -129,7 +128,6 @@ func (s *storage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
 	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
 }
 
-// take takes a free frame, unless the write would be refused.
 func (s *storage) take(q *protocol.Request) (uint32, protocol.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +223,6 @@ func (s *storage) window() *protocol.Window {
 	return &protocol.Window{Handle: s.memory.Handle(), Frames: at, Table: at + uint64(s.memory.Size()-len(s.table)*protocol.PlaceSize)}
 }
 
-// stored returns the bytes of pages that there are.
 func (s *storage) stored() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +242,6 @@ type loan struct {
 
 var loans sync.Pool
 
-// lend makes a loan.
 func lend(owner interface{ returned(uint32) }, place uint32, f ring.Frame) *loan {
 	l, _ := loans.Get().(*loan)
 	if l == nil {
@@ -263,4 +259,48 @@ func (l *loan) give() {
 	l.session.lent.Add(-1)
 	l.owner, l.session, l.frame = nil, nil, ring.Frame{}
 	loans.Put(l)
+}
+
+// stampFrames is for how many clients at a time a server has room for stamps, and a host for pages.
+const stampFrames = 8
+
+// rooms are frames of registered memory for what is on its way.
+type rooms struct {
+	memory *via.Memory
+	free   chan uint32
+}
+
+func newRooms(ctx context.Context, f fabric, count, page int) (*rooms, error) {
+	m, err := f.alloc(ctx, count*page, via.MemoryAttributes{})
+	if err != nil {
+		return nil, err
+	}
+	s := &rooms{memory: m, free: make(chan uint32, count)}
+	for i := range uint32(count) {
+		s.free <- i
+	}
+	return s, nil
+}
+
+func (s *rooms) take() (uint32, bool) {
+	select {
+	case room := <-s.free:
+		return room, true
+	default:
+		return 0, false
+	}
+}
+
+func (s *rooms) returned(room uint32) { s.free <- room }
+
+// frame is a room of page bytes.
+func (s *rooms) frame(room uint32, page int) ring.Frame {
+	return ring.Frame{Memory: s.memory, Offset: int(room) * page, Length: page}
+}
+
+// membership has all that a server knows of its pool.
+type membership struct {
+	protocol.Record
+	since   uint64 // the epoch in which it was let in
+	joining bool
 }

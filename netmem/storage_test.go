@@ -1,10 +1,10 @@
 package netmem
 
 import (
-	"math"
 	"os"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -15,39 +15,9 @@ func MemoryDir(t testing.TB) string {
 		return t.TempDir()
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, os.RemoveAll(dir))
 	})
 	return dir
-}
-
-// TestWrap: no write makes a version smaller, and unwritten is not a version.
-func TestWrap(t *testing.T) {
-	const last = math.MaxUint64
-	for name, q := range map[string]protocol.Request{
-		"older":     {Condition: protocol.IfOlder, Next: last},
-		"older, 0":  {Condition: protocol.IfOlder},
-		"expected":  {Condition: protocol.IfExpected, Expected: last, Next: 1},
-		"no change": {Condition: protocol.IfExpected, Expected: 5, Next: 5},
-	} {
-		s := storage{pages: []stamp{{version: last, client: 1}}}
-		q.Length = MinPage
-		result := checkWrite(&q, MinPage, MinPage)
-		if result == protocol.OK {
-			_, result = s.next(&q)
-		}
-		if result == protocol.OK {
-			t.Errorf("%s was not refused at the largest version", name)
-		}
-	}
-	s := storage{base: 7, pages: []stamp{{version: last, client: 1}, {}}}
-	if r := s.of(0); r.Version != last || r.Flags&protocol.Unwritten != 0 {
-		t.Errorf("the page is %+v", r)
-	}
-	if r := s.of(1); r.Version != 7 || r.Flags != protocol.Unwritten {
-		t.Errorf("the page that was never written is %+v", r)
-	}
 }
 
 // TestAdopt: a server takes newer epochs of its pool, and has nothing once it is let in anew.
@@ -93,7 +63,5 @@ func TestAdopt(t *testing.T) {
 			put()
 		}
 	}
-	if len(s.storage.free) != len(s.storage.lent)-2 { // that of zeros, and of the page
-		t.Errorf("%d frames are free of %d", len(s.storage.free), len(s.storage.lent))
-	}
+	should.Be(t, len(s.storage.free), len(s.storage.lent)-2, "frames are free of %d", len(s.storage.lent)) // that of zeros, and of the page
 }

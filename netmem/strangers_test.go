@@ -1,9 +1,9 @@
 package netmem_test
 
 import (
-	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -30,13 +30,9 @@ func TestStrangers(t *testing.T) {
 	}
 	r.until("the strangers to be ended", func() bool { return s.Stats().Clients <= 1+4 })
 	good.Drop()
-	if got := r.read(good, len(content), 0); !bytes.Equal(got, content) {
-		t.Error("the client that was there reads something else")
-	}
+	should.Same(t, r.read(good, len(content), 0), content, "the client that was there reads something else")
 	late := r.open(netmem.Options{Cache: 8 * page, ReadAhead: -1}, s)
-	if got := r.read(late, len(content), 0); !bytes.Equal(got, content) {
-		t.Error("a late client reads something else")
-	}
+	should.Same(t, r.read(late, len(content), 0), content, "a late client reads something else")
 	if n := s.Stats().Clients; n < 2 || n > 2+4 {
 		t.Errorf("%d clients are connected", n)
 	}

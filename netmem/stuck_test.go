@@ -1,11 +1,11 @@
 package netmem_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -13,25 +13,19 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// TestStuckClient: a client that asks for pages and does not take them keeps nobody else
+// stuckClient: a client that asks for pages and does not take them keeps nobody else
 // from writing, and its connection is ended.
-func TestStuckClient(t *testing.T) {
+func stuckClient(t *testing.T) {
 	const page, pages = 4096, 128
-	r := newRig(t, emulator.PairOptions{})
+	r := newRigBesides(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages, Timeout: 100 * time.Millisecond})
 	good := r.open(netmem.Options{Cache: 16 * page}, s)
 	r.write(good, randomBytes(1, page*pages), 0)
 	r.sync(good)
-	info, err := netmem.Ask(t.Context(), r.near, s.Address().String(), 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(netmem.Ask(t.Context(), r.near, s.Address().String(), 30*time.Second))(t)
 	// Else the one that has asked is taken for x, and x for one too many.
 	r.until("the end of who has asked", func() bool { return s.Stats().Clients == 1 })
-	x, err := ring.Dial(t.Context(), r.near, s.Address().String(), ring.Options{Entries: 4, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(ring.Dial(t.Context(), r.near, s.Address().String(), ring.Options{Entries: 4, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}))(t)
 	defer x.Close()
 	r.until("two clients", func() bool { return s.Stats().Clients == 2 })
 	// As a Caller does, but nobody takes the replies.
@@ -50,9 +44,7 @@ func TestStuckClient(t *testing.T) {
 		r.write(good, b, off)
 		r.sync(good)
 		good.Drop()
-		if got := r.read(good, page, off); !bytes.Equal(got, b) {
-			t.Fatal("what was written is not there")
-		}
+		must.Same(t, r.read(good, page, off), b, "what was written is not there")
 	}
 	r.until("the end of the connection", func() bool { return s.Stats().Clients == 1 })
 	if sent < 4 {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 )
 
@@ -22,10 +24,7 @@ func TestSurvive(t *testing.T) {
 }
 
 func survive(s *story, random *rand.Rand) {
-	c, _, err := s.client()
-	if err != nil {
-		s.Fatal(err)
-	}
+	c, _ := must.Two(s.client())(s)
 	model := make([]byte, modelPage*s.pages)
 	step := func() {
 		off := random.IntN(len(model))
@@ -38,17 +37,13 @@ func survive(s *story, random *rand.Rand) {
 			for i := range b {
 				b[i] = byte(random.Uint32())
 			}
-			if _, err := c.WriteAt(b, int64(off)); err != nil {
-				s.Fatal(err)
-			}
+			must.Get(c.WriteAt(b, int64(off)))(s)
 			copy(model[off:], b)
 		} else if _, err := c.ReadAt(b, int64(off)); err != nil || !bytes.Equal(b, model[off:off+n]) {
 			s.Fatalf("%d bytes at %d are not what was written: %v", n, off, err)
 		}
 		if random.IntN(20) == 0 {
-			if err := c.Sync(); err != nil {
-				s.Fatal(err)
-			}
+			must.OK(s, c.Sync())
 		}
 	}
 	for round := range 3 {
@@ -69,9 +64,7 @@ func survive(s *story, random *rand.Rand) {
 			s.Error("nothing was copied to a server that came back")
 		}
 	}
-	if err := c.Sync(); err != nil {
-		s.Fatal(err)
-	}
+	must.OK(s, c.Sync())
 	same := func(what string, c *Client) {
 		got := make([]byte, len(model))
 		if _, err := c.ReadAt(got, 0); err != nil || !bytes.Equal(got, model) {
@@ -81,15 +74,10 @@ func survive(s *story, random *rand.Rand) {
 	c.Drop()
 	same("at the end", c)
 	// Each server alone has all that it should have: the other clients see the same.
-	other, _, err := s.client()
-	if err != nil {
-		s.Fatal(err)
-	}
+	other, _ := must.Two(s.client())(s)
 	s.kill(s.servers[0])
 	same("without one server", other)
 	for _, c := range []*Client{c, other} {
-		if err := c.Close(); err != nil {
-			s.Error(err)
-		}
+		should.OK(s, c.Close())
 	}
 }

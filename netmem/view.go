@@ -5,40 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 )
-
-// Store keeps the configuration of a pool with copies: one value, which all clients of the pool reach and change by
-// compare-and-swap, such as a key in etcd (package via/etcd). Both methods are linearizable.
-type Store interface {
-	// Get returns the value and its revision, which is 0 if there is none.
-	Get(ctx context.Context) (value []byte, revision int64, err error)
-	// Swap puts a value in the place of the one of a revision, or of none for 0. It does nothing if another one is
-	// there by now; the caller asks for it.
-	Swap(ctx context.Context, value []byte, revision int64) error
-}
-
-// lease is for how long a client takes a configuration for the pool's after it has asked the store for it. One that
-// knows a later configuration, without a member, waits for as long before it reads or writes.
-const lease = time.Second
-
-// heartbeat is the time between two questions to the store, and to each server.
-const heartbeat = lease / 3
-
-// view is a configuration as a client uses it. Of a pool without copies it has no servers.
-type view struct {
-	placement.Configuration
-	revision int64 // of the store
-	opened   time.Time
-	// named is when the store was asked that has named it last, in nanoseconds after opened.
-	named atomic.Int64
-	// after that time no client reads from a member that has gone.
-	after time.Time
-	ready atomic.Bool // it is settled
-}
 
 // holds says that no client has gone on with a later configuration, as of now.
 func (v *view) holds() bool { return time.Since(v.opened)-time.Duration(v.named.Load()) < lease }
@@ -63,9 +33,17 @@ func (v *view) has(k *link) bool {
 // written last, which is read, has nothing that another one has not.
 func (p *pool) places(v *view, page uint64, into []*link) (list []*link, members int) {
 	if p.alone {
-		return append(into, p.layout.only(page)), 1
+		return append(into, p.only(page)), 1
 	}
-	list = slices.DeleteFunc(p.layout.of(page, into), func(k *link) bool { return !v.Servers[k.number].Present() })
+	list = into
+	var room [maxCopies]int
+	at := room[:p.options.Copies]
+	p.placement.Of(page, at)
+	for _, n := range at {
+		if k := p.links[n]; v.Servers[k.number].Present() {
+			list = append(list, k)
+		}
+	}
 	slices.SortStableFunc(list, func(a, b *link) int {
 		s, t := v.Servers[a.number], v.Servers[b.number]
 		if s.Joining != t.Joining {

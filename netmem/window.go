@@ -35,64 +35,9 @@ type knownPlace struct {
 // errNotAtOnce: the wire does not let its ends copy, or not now.
 var errNotAtOnce = errors.New("a read of the server's memory takes frames")
 
-// openWindow has the line read the server's memory, if that is a copy. The connection comes first, so
-// that it is with the server that answers.
-func (l *line) openWindow(ctx context.Context) error {
-	in, cancel := context.WithTimeout(l.ctx, l.timeout) // a callContext would be used again while the driver still has it
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	from, err := l.conn.reader(in, l.timeout)
-	if err != nil {
-		return err
-	}
-	r, a, err := l.call(in, &protocol.Request{Operation: protocol.Direct}, ring.Frame{}, ring.Frame{})
-	if err == nil && r.Result != protocol.OK {
-		err = refusal(r.Result)
-	}
-	w := &window{reader: from}
-	if err == nil {
-		w.Window, err = protocol.ParseWindow(a.bytes[:a.size])
-	}
-	for try := 0; err == nil; try++ { // the peer may have to be told of the connection
-		var atOnce bool
-		if atOnce, err = from.read(in, w.Handle, 0, ring.Frame{}, w.Table, &w.now); atOnce {
-			break
-		}
-		if err == nil && try == firstReads {
-			err = errNotAtOnce
-		}
-	}
-	if err != nil {
-		from.close()
-		return err
-	}
-	l.window.Store(w)
-	if l.ctx.Err() != nil {
-		l.dropWindow(w)
-	}
-	return nil
-}
-
-// firstReads bounds the reads that may take frames when a window is opened.
-const firstReads = 3
-
-// dropWindow has the line read the server's memory no more.
-func (l *line) dropWindow(w *window) {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		w.reader.close()
-	}
-	w.mu.Unlock()
-	l.window.CompareAndSwap(w, nil) // last, so that another caller waits until nothing lands any more
-}
-
 // readPage returns the place that the page had all the while. With an error the window is of no use any
 // more; the page may have come all the same.
-func (w *window) readPage(ctx context.Context, epoch, page uint64, offset int, into ring.Frame, size int) (protocol.Place, bool, error) {
+func (w *window) readPage(ctx context.Context, epoch, page uint64, into ring.Frame) (protocol.Place, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := &w.known[page%knownPlaces]
@@ -105,7 +50,7 @@ func (w *window) readPage(ctx context.Context, epoch, page uint64, offset int, i
 		}
 		var address uint64
 		if k.Epoch == epoch {
-			address = w.Frames + uint64(k.Frame)*uint64(size) + uint64(offset)
+			address = w.Frames + uint64(k.Frame)*uint64(into.Length)
 		}
 		atOnce, err := w.reader.read(ctx, w.Handle, address, into, w.Table+page*protocol.PlaceSize, &w.now)
 		if err != nil {
@@ -127,34 +72,6 @@ func (w *window) readPage(ctx context.Context, epoch, page uint64, offset int, i
 	return protocol.Place{}, false, nil
 }
 
-// Windows that do not open are tried again at growing intervals: a wire that does not let its ends copy
-// may be another one later, and a program that a NIC runs may end.
-const (
-	firstOpening = time.Second
-	lastOpening  = time.Minute
-)
-
-// opening says when a window is tried next.
-type opening struct {
-	of   *line
-	at   time.Time
-	wait time.Duration
-}
-
-// try opens the window of a line, if it has none and it is time.
-func (o *opening) try(ctx context.Context, l *line) {
-	if o.of != l {
-		*o = opening{of: l, wait: firstOpening}
-	}
-	if l.window.Load() != nil || time.Now().Before(o.at) {
-		return
-	}
-	if l.openWindow(ctx) != nil {
-		o.at, o.wait = time.Now().Add(o.wait), min(2*o.wait, lastOpening)
-	}
-}
-
-// viReader reads a server's memory by RDMA.
 type viReader struct {
 	vi      *via.VI
 	timeout time.Duration // of reads that take frames
@@ -163,7 +80,6 @@ type viReader struct {
 	copies  bool // the wire has let it copy: a post that is complete at once was a copy, too
 }
 
-// reader is described at conn.
 func (c *ringConn) reader(ctx context.Context, timeout time.Duration) (reader, error) {
 	vi, err := c.nic.CreateVI(ctx, via.VIAttributes{MaxTransfer: MaxPage, SendDepth: 2, RecvDepth: 2}, nil, nil)
 	if err != nil {
@@ -222,7 +138,6 @@ func (r *viReader) read(ctx context.Context, handle uint32, address uint64, into
 	return atOnce, nil
 }
 
-// await waits for a read that takes frames.
 func (r *viReader) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()

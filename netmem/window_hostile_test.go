@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -22,36 +23,22 @@ func TestHostilePlaces(t *testing.T) {
 	wire := "emu:?share=on&wire=shm:" + filepath.Join(t.TempDir(), "wire")
 	var nics []*via.NIC
 	for _, role := range []string{"listen", "connect"} {
-		nic, err := via.Open(t.Context(), wire+"&role="+role, via.Options{OnError: func(via.AsyncError) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nic := must.Get(via.Open(t.Context(), wire+"&role="+role, via.Options{OnError: func(via.AsyncError) {}}))(t)
 		t.Cleanup(func() { _ = nic.Close() })
 		nics = append(nics, nic)
 	}
 	const pages = 4
-	s, err := NewServer(t.Context(), nics[0], ServerOptions{Page: MinPage, Size: pages * MinPage})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(NewServer(t.Context(), nics[0], ServerOptions{Page: MinPage, Size: pages * MinPage}))(t)
 	defer s.Close()
-	c, err := Open(t.Context(), nics[1], []string{s.Address().String()}, Options{ReadAhead: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(t.Context(), nics[1], []string{s.Address().String()}, Options{ReadAhead: -1}))(t)
 	defer c.Close()
-	m, err := nics[1].Alloc(t.Context(), 3*MinPage, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(nics[1].Alloc(t.Context(), 3*MinPage, via.MemoryAttributes{}))(t)
 	frame, guard := ring.Frame{Memory: m, Offset: MinPage, Length: MinPage}, bytes.Repeat([]byte{7}, MinPage)
 	copy(m.Bytes(), guard)
 	copy(m.Bytes()[2*MinPage:], guard)
 	fetch := func(page uint64) {
 		t.Helper()
-		if _, err := c.Fetch(context.Background(), page, frame); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Fetch(context.Background(), page, frame))(t)
 		if b := m.Bytes(); !bytes.Equal(b[:MinPage], guard) || !bytes.Equal(b[2*MinPage:], guard) {
 			t.Fatal("a read has left its frame")
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -25,10 +27,7 @@ func newSharedRigs(t testing.TB, near, far string) *rig {
 	leaktest.Check(t)
 	path := filepath.Join(t.TempDir(), "wire")
 	open := func(role, share string) *via.NIC {
-		nic, err := via.Open(t.Context(), "emu:?wire=shm:"+path+"&share="+share+"&role="+role, via.Options{OnError: func(via.AsyncError) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nic := must.Get(via.Open(t.Context(), "emu:?wire=shm:"+path+"&share="+share+"&role="+role, via.Options{OnError: func(via.AsyncError) {}}))(t)
 		t.Cleanup(func() { _ = nic.Close() })
 		return nic
 	}
@@ -40,21 +39,22 @@ func newSharedRigs(t testing.TB, near, far string) *rig {
 // page is memory of the near NIC for a page.
 func (r *rig) page(size int) ring.Frame {
 	r.Helper()
-	m, err := r.near.Alloc(context.Background(), size, via.MemoryAttributes{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	m := must.Get(r.near.Alloc(context.Background(), size, via.MemoryAttributes{}))(r)
 	return ring.Frame{Memory: m, Length: size}
 }
 
 const sharedPage = netmem.MinPage
 
-// TestDirect: where the wire lends memory, pages are read out of the server's memory, as they were written
+// TestDirect: where both ends lend memory, pages are read out of the server's memory, as they were written
 // last, and elsewhere they come as ever.
 func TestDirect(t *testing.T) {
-	for share, direct := range map[string]bool{"off": false, "on": true, "write": true} {
-		t.Run(share, func(t *testing.T) {
-			r := newSharedRig(t, share)
+	for _, c := range []struct {
+		near, far string
+		direct    bool
+	}{{"off", "off", false}, {"on", "on", true}, {"write", "write", true}, {"on", "off", false}, {"off", "on", false}} {
+		t.Run(c.near+", "+c.far, func(t *testing.T) {
+			direct := c.direct
+			r := newSharedRigs(t, c.near, c.far)
 			s := r.serve(netmem.ServerOptions{Page: sharedPage, Size: 16 * sharedPage})
 			c := r.open(netmem.Options{ReadAhead: -1}, s)
 			frame := r.page(sharedPage)
@@ -65,14 +65,8 @@ func TestDirect(t *testing.T) {
 				want := bytes.Repeat([]byte{n + 1}, sharedPage)
 				copy(frame.Bytes(), want)
 				page := uint64(n % 16)
-				base, err := c.Fetch(t.Context(), page, r.page(sharedPage))
-				if err != nil {
-					t.Fatal(err)
-				}
-				stored, err := c.Store(t.Context(), page, base, frame)
-				if err != nil {
-					t.Fatal(err)
-				}
+				base := must.Get(c.Fetch(t.Context(), page, r.page(sharedPage)))(t)
+				stored := must.Get(c.Store(t.Context(), page, base, frame))(t)
 				clear(frame.Bytes())
 				if v, err := c.Fetch(t.Context(), page, frame); err != nil || v != stored || !bytes.Equal(frame.Bytes(), want) {
 					t.Fatalf("page %d: version %d, not %d, %v", page, v, stored, err)
@@ -93,29 +87,9 @@ func (r *rig) waitDirect(c *netmem.Client, frame ring.Frame) {
 	r.Helper()
 	before := c.Stats().Direct
 	r.until("pages that are read out of the server's memory", func() bool {
-		if _, err := c.Fetch(r.Context(), 0, frame); err != nil {
-			r.Fatal(err)
-		}
+		must.Get(c.Fetch(r.Context(), 0, frame))(r)
 		return c.Stats().Direct > before
 	})
-}
-
-// TestDirectMixed: where one end alone lends memory pages come as ever.
-func TestDirectMixed(t *testing.T) {
-	for near, far := range map[string]string{"on": "off", "off": "on"} {
-		r := newSharedRigs(t, near, far)
-		s := r.serve(netmem.ServerOptions{Page: sharedPage, Size: 4 * sharedPage})
-		c := r.open(netmem.Options{ReadAhead: -1}, s)
-		frame := r.page(sharedPage)
-		for range 50 {
-			if _, err := c.Fetch(t.Context(), 1, frame); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := c.Stats().Direct; n != 0 {
-			t.Errorf("near %s, far %s: %d pages were read out of memory that is not lent", near, far, n)
-		}
-	}
 }
 
 // TestDirectTorn: while pages are written as fast as that goes, each read has one page as a whole, with its
@@ -152,14 +126,9 @@ func TestDirectTorn(t *testing.T) {
 	last, values := map[uint64]netmem.Version{}, map[[2]uint64]byte{}
 	for end := time.Now().Add(time.Minute); reads < whole && time.Now().Before(end); reads++ {
 		page := uint64(reads % 2)
-		v, err := c.Fetch(context.Background(), page, frame)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(c.Fetch(context.Background(), page, frame))(t)
 		b := frame.Bytes()
-		if bytes.Count(b, b[:1]) != len(b) {
-			t.Fatalf("page %d is torn", page)
-		}
+		must.Be(t, bytes.Count(b, b[:1]), len(b), "page %d is torn", page)
 		if v < last[page] {
 			t.Fatalf("page %d: version %d after %d", page, v, last[page])
 		}
@@ -182,17 +151,13 @@ func TestDirectAfterEnd(t *testing.T) {
 	r := newSharedRig(t, "on")
 	o := netmem.ServerOptions{Page: sharedPage, Size: 4 * sharedPage}
 	s := r.serve(o)
-	c := r.open(netmem.Options{ReadAhead: -1, Timeout: 2 * time.Second}, s)
+	c := r.open(netmem.Options{ReadAhead: -1, Timeout: cutTimeout}, s)
 	frame := r.page(sharedPage)
 	copy(frame.Bytes(), "page")
-	if _, err := c.Store(t.Context(), 0, mustFetch(t, c, 0, r.page(sharedPage)), frame); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Store(t.Context(), 0, mustFetch(t, c, 0, r.page(sharedPage)), frame))(t)
 	r.waitDirect(c, frame)
 	r.kill(s)
-	if _, err := c.Fetch(t.Context(), 0, frame); !errors.Is(err, netmem.ErrUnavailable) {
-		t.Errorf("a fetch from a server that has ended: %v", err)
-	}
+	should.Refuse(c.Fetch(t.Context(), 0, frame))(t, netmem.ErrUnavailable, "a fetch from a server that has ended")
 	r.serve(o)
 	r.until("the server that has lost its pages", func() bool {
 		_, err := c.Fetch(t.Context(), 0, frame)
@@ -202,40 +167,5 @@ func TestDirectAfterEnd(t *testing.T) {
 
 func mustFetch(t *testing.T, c *netmem.Client, page uint64, into ring.Frame) netmem.Version {
 	t.Helper()
-	v, err := c.Fetch(t.Context(), page, into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// BenchmarkDirect compares fetches of a page over shared memory, with direct reads and without: of what is direct,
-// the share is counted.
-func BenchmarkDirect(b *testing.B) {
-	for _, share := range []string{"off", "on"} {
-		b.Run(share, func(b *testing.B) {
-			r := newSharedRig(b, share)
-			const pages = 64
-			s := r.serve(netmem.ServerOptions{Page: sharedPage, Size: pages * sharedPage})
-			c := r.open(netmem.Options{ReadAhead: -1}, s)
-			frame := r.page(sharedPage)
-			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
-				if _, err := c.Fetch(b.Context(), 0, frame); err != nil {
-					b.Fatal(err)
-				}
-			}
-			before := c.Stats()
-			b.ReportAllocs()
-			b.SetBytes(sharedPage)
-			page := uint64(0)
-			for b.Loop() {
-				if _, err := c.Fetch(context.Background(), page, frame); err != nil {
-					b.Fatal(err)
-				}
-				page = (page + 1) % pages
-			}
-			after := c.Stats()
-			b.ReportMetric(float64(after.Direct-before.Direct)/float64(after.Fetches-before.Fetches), "direct")
-		})
-	}
+	return must.Get(c.Fetch(t.Context(), page, into))(t)
 }

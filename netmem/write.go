@@ -62,7 +62,6 @@ func (p *pool) write(ctx context.Context, c *change) error {
 	}
 }
 
-// writeAll is one attempt at that.
 func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 	if !p.settled(v) {
 		if err := p.settle(ctx, v, "write", c.page); err != nil {
@@ -122,7 +121,8 @@ func (p *pool) decide(ctx context.Context, v *view, l *line, c *change) (protoco
 			condition = protocol.IfOlder
 		}
 		c.tried = max(c.tried, next)
-		r, err := l.write(ctx, v.Epoch, c.page, c.from, condition, c.base, next, c.writer)
+		r, _, err := l.call(ctx, &protocol.Request{Epoch: v.Epoch, Operation: protocol.Write, Condition: condition, Length: uint32(c.from.Length),
+			Page: c.page, Expected: uint64(c.base), Next: uint64(next), Client: c.writer}, c.from, ring.Frame{})
 		c.open = c.open || err != nil || r.Result == protocol.OK
 		switch {
 		case err != nil || r.Result != protocol.VersionConflict:
@@ -142,7 +142,7 @@ func (p *pool) decide(ctx context.Context, v *view, l *line, c *change) (protoco
 
 // follow writes to another server what the first has decided.
 func (p *pool) follow(ctx context.Context, v *view, k *link, l *line, c *change, version Version) error {
-	r, err := l.write(ctx, v.Epoch, c.page, c.from, protocol.IfOlder, 0, version, c.writer)
+	r, err := l.writeOlder(ctx, v.Epoch, c.page, c.from, version, c.writer)
 	switch {
 	case err != nil:
 		return p.lost(ctx, "write a copy of", c.page, k, l, err)

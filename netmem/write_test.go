@@ -2,10 +2,11 @@ package netmem
 
 import (
 	"bytes"
-	"errors"
 	"sync/atomic"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -15,10 +16,7 @@ func TestOtherWriteOfClient(t *testing.T) {
 	d := newDirect(t, "a")
 	c := d.client(t, Options{}, "a")
 	frame := d.page(t, 0)
-	base, err := c.Fetch(t.Context(), 0, frame)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(c.Fetch(t.Context(), 0, frame))(t)
 	lost, written := make(chan bool), make(chan error)
 	var attempts atomic.Int32
 	d.setLoss(func(_ string, q *protocol.Request, _ func()) bool {
@@ -40,9 +38,7 @@ func TestOtherWriteOfClient(t *testing.T) {
 		t.Errorf("the other write: %v", err)
 	}
 	close(written)
-	if err := <-done; !errors.Is(err, ErrConflict) {
-		t.Errorf("the write that came later: %v", err)
-	}
+	should.Fail(t, <-done, ErrConflict, "the write that came later")
 	if _, err := c.Fetch(t.Context(), 0, frame); err != nil || frame.Bytes()[0] != 2 {
 		t.Errorf("the page is %d, %v", frame.Bytes()[0], err)
 	}
@@ -62,12 +58,8 @@ func TestLateWrite(t *testing.T) {
 		return true
 	})
 	write := func(c *Client, b byte) {
-		if _, err := c.WriteAt(bytes.Repeat([]byte{b}, MinPage), 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.WriteAt(bytes.Repeat([]byte{b}, MinPage), 0))(t)
+		must.OK(t, c.Sync())
 	}
 	write(c, 1)
 	write(other, 2)

@@ -20,7 +20,7 @@ func (c *Client) anyDirty() *frame {
 	return nil
 }
 
-// leave has a worker write a frame back and free it. It reports whether one will.
+// leave makes a worker write a frame back and free it. It reports whether one will.
 func (c *Client) leave(f *frame) bool {
 	if f.err != nil { // it has failed before: the call that needs the place shall hear of it
 		return false
@@ -129,22 +129,6 @@ func (c *Client) Drop() {
 	c.changed.Broadcast()
 }
 
-// job is a piece of a worker's work: to fetch a page ahead, or to write one back.
-type job struct {
-	what  task
-	page  uint64 // of fetchAhead
-	frame *frame // of the others
-}
-
-type task uint8
-
-const (
-	fetchAhead   task = iota // a page that may be read soon
-	fetchRest                // what is missing of a frame
-	write                    // a frame that stays
-	writeAndFree             // a frame whose place is needed; with a cooperative cache, a host may keep its page
-)
-
 // ask gives a job to the workers, unless they have enough to do.
 func (c *Client) ask(j job) bool {
 	if c.closed { // the channel too, perhaps
@@ -165,8 +149,6 @@ func (c *Client) work() {
 		switch j.what {
 		case fetchAhead:
 			c.fetchAhead(j.page)
-		case fetchRest:
-			c.rest(context.Background(), j.frame)
 		case write:
 			c.writeQueued(j.frame)
 		case writeAndFree:
@@ -198,7 +180,6 @@ func (c *Client) writeQueued(f *frame) {
 	c.changed.Broadcast()
 }
 
-// quiet waits until no frame is in use any more.
 func (c *Client) quiet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

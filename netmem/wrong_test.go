@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -42,34 +44,22 @@ func TestWithoutNIC(t *testing.T) {
 
 // TestDeviceTwice: a device has one NIC at a time. The second open takes nothing from the first.
 func TestDeviceTwice(t *testing.T) {
-	device, other, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	device, other := must.Two(emulator.Pair(emulator.PairOptions{}))(t)
 	defer other.Close()
-	n, err := via.OpenDevice(t.Context(), device, via.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(via.OpenDevice(t.Context(), device, via.Options{}))(t)
 	for _, ctx := range []context.Context{t.Context(), nil} {
-		if _, err := via.OpenDevice(ctx, device, via.Options{}); !errors.Is(err, via.ErrInvalidState) {
-			t.Errorf("the second time: %v", err)
-		}
+		should.Refuse(via.OpenDevice(ctx, device, via.Options{}))(t, via.ErrInvalidState, "the second time")
 	}
 	if _, err := n.Alloc(t.Context(), 4096, via.MemoryAttributes{}); err != nil {
 		t.Errorf("the first NIC: %v", err)
 	}
 	// A device that cannot be compared is refused as any other.
 	var none context.Context
-	if _, err := via.OpenDevice(none, struct {
+	should.Refuse(via.OpenDevice(none, struct {
 		vfio.Device
 		_ []int
-	}{Device: other}, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("a device that cannot be compared: %v", err)
-	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	}{Device: other}, via.Options{}))(t, via.ErrInvalidParameter, "a device that cannot be compared")
+	must.OK(t, n.Close())
 	if _, err := via.OpenDevice(t.Context(), device, via.Options{}); errors.Is(err, via.ErrInvalidState) || err == nil {
 		t.Errorf("after the end of the first: %v", err)
 	}

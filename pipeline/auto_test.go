@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"pgregory.net/rapid"
 )
@@ -205,12 +206,10 @@ func TestAutoAllocatesNothing(t *testing.T) {
 	d := device(t, pipeline.NewAuto(pipeline.FewTransfers), 2)
 	lengths := []int{1500, 8192, 8192, 40000}
 	i := 0
-	if n := testing.AllocsPerRun(300, func() {
+	should.Be(t, testing.AllocsPerRun(300, func() {
 		p.frame(t, d, lengths[i%len(lengths)])
 		i++
-	}); n != 0 {
-		t.Errorf("%v allocations for each frame", n)
-	}
+	}), 0, "allocations for each frame")
 }
 
 // TestAutoUnderLoad: when frames leave others behind, Auto no longer cuts them; when
@@ -232,9 +231,7 @@ func TestAutoUnderLoad(t *testing.T) {
 	for range 4 {
 		teach(3)
 	}
-	if n := a.Next(half); n != 0 {
-		t.Errorf("under load: %d bytes of half a frame go", n)
-	}
+	should.Be(t, a.Next(half), 0, "under load: bytes of half a frame go")
 	teach(0)
 	if a.Next(half) == 0 {
 		t.Error("load has ended: half a frame does not go")
@@ -257,9 +254,7 @@ func TestAutoSurvivesNonsense(t *testing.T) {
 			t.Fatalf("%d of %d bytes", n, arrived)
 		}
 	}
-	if n := a.Next(pipeline.View{Length: 10, Arrived: 10}); n != 10 {
-		t.Errorf("a finished frame: %d of 10 bytes", n)
-	}
+	should.Be(t, a.Next(pipeline.View{Length: 10, Arrived: 10}), 10, "a finished frame: of 10 bytes")
 }
 
 func BenchmarkAutoNext(b *testing.B) {

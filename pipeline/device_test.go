@@ -1,51 +1,33 @@
 package pipeline_test
 
 import (
-	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"pgregory.net/rapid"
 )
 
 func device(t testing.TB, p pipeline.Policy, buffers int) *pipeline.Device {
 	t.Helper()
-	d, err := pipeline.NewDevice(p, buffers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return must.Get(pipeline.NewDevice(p, buffers))(t)
 }
 
 func start(t testing.TB, d *pipeline.Device, length int) int {
 	t.Helper()
-	b, err := d.Start(length)
-	must(t, err)
-	return b
+	return must.Get(d.Start(length))(t)
 }
 
 func TestDeviceRefuses(t *testing.T) {
 	for _, buffers := range []int{-1, 0, 1025} {
-		if _, err := pipeline.NewDevice(pipeline.StoreAndForward{}, buffers); !errors.Is(err, pipeline.ErrParameter) {
-			t.Errorf("%d buffers: %v", buffers, err)
-		}
+		should.Refuse(pipeline.NewDevice(pipeline.StoreAndForward{}, buffers))(t, pipeline.ErrParameter, "%d buffers", buffers)
 	}
-	if _, err := pipeline.NewDevice(nil, 1); !errors.Is(err, pipeline.ErrParameter) {
-		t.Errorf("no policy: %v", err)
-	}
+	should.Refuse(pipeline.NewDevice(nil, 1))(t, pipeline.ErrParameter, "no policy")
 	d := device(t, pipeline.StoreAndForward{}, 2)
 	expect := func(what string, err, want error) {
 		t.Helper()
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", what, err, want)
-		}
+		should.Fail(t, err, want, "%s", what)
 	}
 	for _, n := range []int{-5, 0, pipeline.MaxFrame + 1} {
 		_, err := d.Start(n)
@@ -56,13 +38,13 @@ func TestDeviceRefuses(t *testing.T) {
 	start(t, d, 100)
 	_, err := d.Start(10)
 	expect("second start", err, pipeline.ErrBusy)
-	must(t, d.Arrived(60))
+	must.OK(t, d.Arrived(60))
 	expect("counter backwards", d.Arrived(59), pipeline.ErrProgress)
 	expect("counter beyond the frame", d.Arrived(101), pipeline.ErrProgress)
-	must(t, d.Arrived(100))
+	must.OK(t, d.Arrived(100))
 	expect("counter after the end", d.Arrived(100), pipeline.ErrProgress)
 	start(t, d, 10)
-	must(t, d.Arrived(10))
+	must.OK(t, d.Arrived(10))
 	_, err = d.Start(10)
 	expect("third frame in two buffers", err, pipeline.ErrNoBuffer)
 	if v, _ := d.Head(); v != (pipeline.View{Length: 100, Arrived: 100, Queued: 1}) {
@@ -76,14 +58,12 @@ func TestBothEdges(t *testing.T) {
 	for buffers, overlap := range map[int]bool{1: false, 2: true} {
 		d := device(t, pipeline.Eager{MinPulse: 10}, buffers)
 		start(t, d, 100)
-		must(t, d.Arrived(100))
-		if d.CanStart() != overlap {
-			t.Errorf("%d buffers: next frame may start = %v", buffers, d.CanStart())
-		}
+		must.OK(t, d.Arrived(100))
+		should.Be(t, d.CanStart(), overlap, "%d buffers: next frame may start", buffers)
 		if _, ok := d.Next(); !ok {
 			t.Fatalf("%d buffers: the arrived frame does not leave", buffers)
 		}
-		must(t, d.Done())
+		must.OK(t, d.Done())
 		if !d.CanStart() {
 			t.Errorf("%d buffers: the buffer is not free after the frame left", buffers)
 		}
@@ -93,7 +73,7 @@ func TestBothEdges(t *testing.T) {
 // TestThreshold checks that sleeping until Threshold is the same as polling.
 func TestThreshold(t *testing.T) {
 	steps, err := pipeline.NewSteps([]pipeline.Step{{Wait: 5, Bytes: 9}, {Wait: 40, Bytes: 50}})
-	must(t, err)
+	must.OK(t, err)
 	for name, p := range map[string]pipeline.Policy{
 		"store and forward": pipeline.StoreAndForward{}, "static": pipeline.Static{Pulse: 37},
 		"eager": pipeline.Eager{MinPulse: 300}, "steps": steps,
@@ -103,8 +83,8 @@ func TestThreshold(t *testing.T) {
 		start(t, slept, 1000)
 		for arrived, want := 0, 0; arrived <= 1000; arrived++ {
 			if arrived > 0 {
-				must(t, polled.Arrived(arrived))
-				must(t, slept.Arrived(arrived))
+				must.OK(t, polled.Arrived(arrived))
+				must.OK(t, slept.Arrived(arrived))
 			}
 			if want == 0 {
 				var ok bool
@@ -113,9 +93,7 @@ func TestThreshold(t *testing.T) {
 				}
 			}
 			a, goes := polled.Next()
-			if goes != (arrived >= want) {
-				t.Fatalf("%s: at %d bytes polling says %v, threshold was %d", name, arrived, goes, want)
-			}
+			must.Be(t, goes, arrived >= want, "%s: at %d bytes polling says, threshold was %d", name, arrived, want)
 			if !goes {
 				continue
 			}
@@ -123,8 +101,8 @@ func TestThreshold(t *testing.T) {
 			if !ok || a != b {
 				t.Fatalf("%s: %+v by polling, %+v by sleeping", name, a, b)
 			}
-			must(t, polled.Done())
-			must(t, slept.Done())
+			must.OK(t, polled.Done())
+			must.OK(t, slept.Done())
 			if a.Last {
 				break
 			}
@@ -148,17 +126,17 @@ func (greedy) Next(pipeline.View) int { return 1 << 30 }
 func TestPoliciesAreHeldToTheRules(t *testing.T) {
 	d := device(t, idle{}, 1)
 	start(t, d, 64)
-	must(t, d.Arrived(63))
+	must.OK(t, d.Arrived(63))
 	if tr, ok := d.Next(); ok {
 		t.Errorf("a policy that says 0 moved %+v", tr)
 	}
-	must(t, d.Arrived(64))
+	must.OK(t, d.Arrived(64))
 	if tr, ok := d.Next(); !ok || tr.Bytes != 64 || !tr.Last {
 		t.Errorf("a finished frame stays: %+v %v", tr, ok)
 	}
 	d = device(t, greedy{}, 1)
 	start(t, d, 64)
-	must(t, d.Arrived(10))
+	must.OK(t, d.Arrived(10))
 	if tr, ok := d.Next(); !ok || tr.Bytes != 10 || tr.Last {
 		t.Errorf("10 bytes arrived, %+v moves", tr)
 	}
@@ -166,15 +144,10 @@ func TestPoliciesAreHeldToTheRules(t *testing.T) {
 
 func anyPolicy(t *rapid.T) (string, pipeline.Policy) {
 	name := rapid.SampledFrom(pipeline.PolicyNames()).Draw(t, "policy")
-	sizes := rapid.SliceOfN(rapid.IntRange(1, 900), 1, 6)
-	plan, err := pipeline.ByName(name, pipeline.Parameters{
+	plan := must.Get(pipeline.ByName(name, pipeline.Parameters{
 		MinPulseSend: rapid.IntRange(1, 2000).Draw(t, "send"), MinPulseReceive: rapid.IntRange(1, 2000).Draw(t, "receive"),
-		ScheduleSend: sizes.Draw(t, "send sizes"), ScheduleReceive: sizes.Draw(t, "receive sizes"),
 		OptimalSend: []pipeline.Step{{Wait: 1, Bytes: 100}}, OptimalReceive: []pipeline.Step{{Wait: 70, Bytes: 100}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if rapid.Bool().Draw(t, "sender") {
 		return name, plan.Send()
 	}
@@ -188,10 +161,7 @@ func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name, policy := anyPolicy(t)
 		buffers := rapid.IntRange(1, 4).Draw(t, "buffers")
-		d, err := pipeline.NewDevice(policy, buffers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(pipeline.NewDevice(policy, buffers))(t)
 		lengths := rapid.SliceOfN(rapid.IntRange(1, 5000), 1, 8).Draw(t, "lengths")
 		arrived := make([]int, len(lengths))
 		sent := make([]int, len(lengths))
@@ -204,18 +174,14 @@ func TestProperties(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				if started < len(lengths) && d.CanStart() {
-					if _, err := d.Start(lengths[started]); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(d.Start(lengths[started]))(t)
 					started++
 				}
 			case 1:
 				if d.Filling() {
 					f := started - 1
 					arrived[f] += rapid.IntRange(0, lengths[f]-arrived[f]).Draw(t, "arrive")
-					if err := d.Arrived(arrived[f]); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, d.Arrived(arrived[f]))
 				}
 			case 2:
 				before, any := d.Head()
@@ -236,9 +202,7 @@ func TestProperties(t *testing.T) {
 				moving = true
 			case 3:
 				if moving {
-					if err := d.Done(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, d.Done())
 					moving = false
 					if sent[oldest] == lengths[oldest] {
 						oldest++
@@ -246,35 +210,25 @@ func TestProperties(t *testing.T) {
 					idle = 0
 				}
 			}
-			if d.Frames() != started-oldest {
-				t.Fatalf("%d frames in the device, started %d, left %d", d.Frames(), started, oldest)
-			}
+			must.Be(t, d.Frames(), started-oldest, "frames in the device, started %d, left %d", started, oldest)
 		}
 	})
 }
 
 func TestDeviceAllocatesNothing(t *testing.T) {
 	d := device(t, pipeline.Eager{MinPulse: 128}, 2)
-	if n := testing.AllocsPerRun(1000, func() { frameThrough(t, d) }); n != 0 {
-		t.Errorf("%v allocations for a frame", n)
-	}
+	should.Be(t, testing.AllocsPerRun(1000, func() { frameThrough(t, d) }), 0, "allocations for a frame")
 }
 
 // frameThrough moves an 8 KiB frame in sixteen transfers.
 func frameThrough(t testing.TB, d *pipeline.Device) {
-	if _, err := d.Start(8192); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Start(8192))(t)
 	for arrived := 512; arrived <= 8192; arrived += 512 {
-		if err := d.Arrived(arrived); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Arrived(arrived))
 		if _, ok := d.Next(); !ok {
 			t.Fatal("no transfer")
 		}
-		if err := d.Done(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Done())
 	}
 }
 

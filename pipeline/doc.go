@@ -12,7 +12,7 @@
 // are always issued for a whole frame; how the outgoing ones are cut, and when
 // they start, is the delivery policy.
 //
-// A device can have more paths than one, as a switch and a CPU have ([NewPaths]).
+// A device can have more paths than one, as the output of a switch has ([NewPaths]).
 //
 // [Device] is that device, and [Policy] the one question it asks. Neither knows
 // of time or of memory: a mover carries the transfers out and reports progress.

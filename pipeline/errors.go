@@ -14,8 +14,6 @@ var (
 	ErrNoBuffer = errors.New("no free buffer")
 	// ErrFrameLength: a frame is shorter than 1 byte or longer than MaxFrame.
 	ErrFrameLength = errors.New("frame length is out of range")
-	// ErrSink: the device has no such sink.
-	ErrSink = errors.New("no such sink")
 	// ErrProgress: a progress counter went backwards, beyond the frame, or moved
 	// while nothing was being transferred.
 	ErrProgress = errors.New("progress counter contradicts the transfer")

@@ -19,11 +19,8 @@ const (
 type Parameters struct {
 	MinPulseSend    int    // threshold or pulse of netTx, bytes
 	MinPulseReceive int    // threshold or pulse of hostRcv, bytes
-	ScheduleSend    []int  // pulse sizes of netTx, bytes
-	ScheduleReceive []int  // pulse sizes of hostRcv, bytes
 	OptimalSend     []Step // netTx, as package lab/internal/search finds them
 	OptimalReceive  []Step // hostRcv
-	Table           []TableRow
 }
 
 // Plan is a delivery policy for both NICs: what decides netTx at the sender and
@@ -42,19 +39,11 @@ type Named struct {
 	build   func(p Parameters) (Plan, error)
 }
 
-// defaultTable is the look-up by frame length of policy "table". BIP's idea; the
-// rows are ours: whole frames up to 512 bytes, then about the square root of
-// length times 160 bytes, which balances start-up against per-fragment cost
-// where a fragment costs as much as about 160 bytes take.
-var defaultTable = []TableRow{
-	{512, 512}, {1024, 416}, {2048, 576}, {4096, 800}, {8192, 1152}, {16384, 1600}, {32768, 2304}, {65536, 3232},
-}
-
+// Schedules of pulse sizes, in bytes. Sending tolerates small pulses because they cost no bus transfer.
 var (
-	defaultSchedule = []int{128, 256, 512, 1024, 2048}
-	// Sending tolerates small pulses because they cost no bus transfer.
-	defaultScheduleSend    = []int{128, 256, 512}
-	defaultScheduleReceive = []int{256, 512, 1024, 1536, 2048}
+	bothSchedule    = []int{128, 256, 512, 1024, 2048}
+	sendSchedule    = []int{128, 256, 512}
+	receiveSchedule = []int{256, 512, 1024, 1536, 2048}
 )
 
 var catalogue = []Named{
@@ -64,28 +53,19 @@ var catalogue = []Named{
 	{"static", "fixed pulses of --minpulse-send and --minpulse-recv bytes; frames overlap", func(p Parameters) (Plan, error) {
 		return pulses("static", 0, p, DefaultPulse, func(n int) Policy { return Static{Pulse: n} }), nil
 	}},
-	{"schedule", "one schedule of pulse sizes for both sides; frames overlap", func(p Parameters) (Plan, error) {
-		sizes := p.ScheduleSend
-		if len(sizes) == 0 {
-			sizes = p.ScheduleReceive
-		}
-		return schedules("schedule", sizes, sizes, defaultSchedule, defaultSchedule)
+	{"schedule", "one schedule of pulse sizes for both sides; frames overlap", func(Parameters) (Plan, error) {
+		return schedules("schedule", bothSchedule, bothSchedule), nil
 	}},
-	{"table", "fixed pulses, size looked up by frame length (BIP); frames overlap", func(p Parameters) (Plan, error) {
-		rows := p.Table
-		if len(rows) == 0 {
-			rows = defaultTable
-		}
-		t, err := NewTable(rows)
-		return same("table", 0, t), err
+	{"table", "fixed pulses, size looked up by frame length (BIP); frames overlap", func(Parameters) (Plan, error) {
+		return same("table", 0, Table{}), nil
 	}},
-	{"send-side", "a schedule when sending, store and forward when receiving (PM); frames overlap", func(p Parameters) (Plan, error) {
-		plan, err := schedules("send-side", p.ScheduleSend, nil, defaultSchedule, []int{MaxFrame})
+	{"send-side", "a schedule when sending, store and forward when receiving (PM); frames overlap", func(Parameters) (Plan, error) {
+		plan := schedules("send-side", bothSchedule, nil)
 		plan.Receive = func() Policy { return StoreAndForward{} }
-		return plan, err
+		return plan, nil
 	}},
-	{"hierarchical", "a schedule of its own for each side (Wang et al.); frames overlap", func(p Parameters) (Plan, error) {
-		return schedules("hierarchical", p.ScheduleSend, p.ScheduleReceive, defaultScheduleSend, defaultScheduleReceive)
+	{"hierarchical", "a schedule of its own for each side (Wang et al.); frames overlap", func(Parameters) (Plan, error) {
+		return schedules("hierarchical", sendSchedule, receiveSchedule), nil
 	}},
 	{"cut-through", "fixed pulses, one frame at a time", func(p Parameters) (Plan, error) {
 		return pulses("cut-through", 1, p, DefaultPulse, func(n int) Policy { return Static{Pulse: n} }), nil
@@ -162,20 +142,7 @@ func pulses(name string, buffers int, p Parameters, fallback int, build func(int
 	return Plan{Name: name, Buffers: buffers, Send: side(p.MinPulseSend), Receive: side(p.MinPulseReceive)}
 }
 
-func schedules(name string, send, receive, fallbackSend, fallbackReceive []int) (Plan, error) {
-	if len(send) == 0 {
-		send = fallbackSend
-	}
-	if len(receive) == 0 {
-		receive = fallbackReceive
-	}
-	s, err := NewSchedule(send)
-	if err != nil {
-		return Plan{}, err
-	}
-	r, err := NewSchedule(receive)
-	if err != nil {
-		return Plan{}, err
-	}
-	return Plan{Name: name, Send: func() Policy { return s }, Receive: func() Policy { return r }}, nil
+func schedules(name string, send, receive []int) Plan {
+	s, r := pulsesOf(send), pulsesOf(receive)
+	return Plan{Name: name, Send: func() Policy { return s }, Receive: func() Policy { return r }}
 }

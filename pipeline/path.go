@@ -2,7 +2,7 @@ package pipeline
 
 import "fmt"
 
-// MaxBuffers is the greatest number of frame buffers of a source, of sources and of sinks.
+// MaxBuffers is the greatest number of frame buffers of a source, and of sources.
 const MaxBuffers = 1024
 
 // Transfer is one outgoing transfer.
@@ -21,7 +21,6 @@ type frame struct {
 	length  int
 	arrived int
 	sent    int
-	sink    int // that it leaves by.
 	broken  bool
 }
 
@@ -38,13 +37,12 @@ type Path struct {
 	used     int     // frames in the ring.
 	backlog  int     // frames that wait at the source.
 	numbered uint64  // frames started so far.
-	sinks    int     // of the device.
 	packet   int     // most bytes of a packet that leaves; 0 = frames are packets.
 	filling  bool    // the newest frame is still arriving.
 	promised bool    // Threshold has said that a transfer may start now.
 	moving   bool    // an outgoing transfer is under way.
 	last     bool    // it ends its frame.
-	shared   bool    // the device has several sources or sinks: only Device.Serve moves what leaves.
+	shared   bool    // the device has several sources: only Device.Serve moves what leaves.
 }
 
 func newPath(p Policy, s Shape) (Path, error) {
@@ -55,7 +53,7 @@ func newPath(p Policy, s Shape) (Path, error) {
 		return Path{}, &ParameterError{Policy: "device", Name: "policy", Value: "nil", Allowed: "any policy", Err: ErrParameter}
 	}
 	w, _ := p.(waiter)
-	return Path{policy: p, waiter: w, frames: make([]frame, s.Buffers), sinks: s.Sinks, packet: s.Packet}, nil
+	return Path{policy: p, waiter: w, frames: make([]frame, s.Buffers), packet: s.Packet}, nil
 }
 
 // Policy returns the policy that the device asks.
@@ -71,15 +69,10 @@ func (p *Path) CanStart() bool { return !p.filling && p.used < len(p.frames) }
 func (p *Path) Filling() bool { return p.filling }
 
 // Start gives the incoming controller a frame of length bytes, all of it in one
-// transfer, and returns the buffer to fill. The frame leaves by the first sink. Errors:
-// ErrBusy, ErrNoBuffer, ErrFrameLength; they change nothing.
-func (p *Path) Start(length int) (buffer int, err error) { return p.StartTo(0, length) }
-
-// StartTo is Start for a frame that leaves by a sink. It can also answer ErrSink.
-func (p *Path) StartTo(sink, length int) (buffer int, err error) {
+// transfer, and returns the buffer to fill. Errors: ErrBusy, ErrNoBuffer, ErrFrameLength;
+// they change nothing.
+func (p *Path) Start(length int) (buffer int, err error) {
 	switch {
-	case uint(sink) >= uint(p.sinks):
-		return 0, ErrSink
 	case length < 1 || length > MaxFrame:
 		return 0, ErrFrameLength
 	case p.filling:
@@ -88,7 +81,7 @@ func (p *Path) StartTo(sink, length int) (buffer int, err error) {
 		return 0, ErrNoBuffer
 	}
 	buffer = p.index(p.used)
-	p.frames[buffer] = frame{number: p.numbered, length: length, sink: sink}
+	p.frames[buffer] = frame{number: p.numbered, length: length}
 	p.numbered++
 	p.used++
 	p.filling = true
@@ -139,6 +132,24 @@ func (p *Path) Abort() (rest int, err error) {
 	}
 	return rest, nil
 }
+
+// Drop gives the oldest frame up: what is left of it neither comes nor leaves, and its buffer is free.
+// It does nothing if there is none.
+func (p *Path) Drop() {
+	if p.used == 0 {
+		return
+	}
+	p.filling = p.filling && p.used > 1
+	p.moving = false
+	p.leave()
+}
+
+// Buffer returns the buffer that the next frame gets, and Oldest that of the oldest frame.
+func (p *Path) Buffer() int { return p.index(p.used) }
+func (p *Path) Oldest() int { return p.oldest }
+
+// Newest returns the buffer of the newest frame.
+func (p *Path) Newest() int { return p.index(max(p.used, 1) - 1) }
 
 // Next asks the policy what the outgoing controller may move now. If it answers
 // with a transfer, the controller is busy until Done. It answers false while the

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -35,7 +36,7 @@ func (p platform) move(t *testing.T, d *pipeline.Device, length int) (end int64,
 	arrived := func(now int64) int { return int(min(now/p.arrival, int64(length))) }
 	progress := func(now int64) {
 		if d.Filling() {
-			must(t, d.Arrived(arrived(now)))
+			must.OK(t, d.Arrived(arrived(now)))
 		}
 		if learns != nil && !told && arrived(now) == length {
 			learns.ObserveArrival(length, int64(length)*p.arrival)
@@ -66,7 +67,7 @@ func (p platform) move(t *testing.T, d *pipeline.Device, length int) (end int64,
 			view, _ := d.Head()
 			learns.Observe(pipeline.Observation{Bytes: tr.Bytes, Elapsed: now - began, Decision: p.decision, Left: view.Length - view.Sent, Queued: view.Queued})
 		}
-		must(t, d.Done())
+		must.OK(t, d.Done())
 		if tr.Last {
 			return now, transfers
 		}

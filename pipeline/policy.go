@@ -84,9 +84,20 @@ func (s Static) Next(v View) int {
 	return s.Pulse
 }
 
-// Alone is a policy of which a frame has left before the next begins to arrive, as in a NIC
-// with one buffer.
-type Alone struct{ Policy }
+// Within is a policy that uses at most some of the NIC's buffers. With one, a frame has left before
+// the next begins to arrive; with two, the next arrives meanwhile.
+type Within struct {
+	Policy
+	Buffers int // 1 or more
+}
+
+// BuffersOf returns how many of a NIC's buffers a policy uses.
+func BuffersOf(p Policy, buffers int) int {
+	if w, ok := p.(Within); ok {
+		return max(min(w.Buffers, buffers), 1)
+	}
+	return buffers
+}
 
 // Eager waits for MinPulse bytes and then moves all that have arrived. With one
 // buffer it is the pure cut-through of CS-1997-20; with several it is adaptive

@@ -2,7 +2,7 @@ package pipeline
 
 import "fmt"
 
-// MaxSchedule is the greatest number of entries in a schedule or table.
+// MaxSchedule is the greatest number of entries in a schedule.
 const MaxSchedule = 4096
 
 // Step is one transfer of a schedule.
@@ -19,14 +19,13 @@ type Schedule struct {
 	steps []Step
 }
 
-// NewSchedule makes a schedule of pulses that start when all their bytes (each
-// size at least 1) are there.
-func NewSchedule(sizes []int) (Schedule, error) {
+// pulsesOf makes a schedule of pulses that start when all their bytes are there.
+func pulsesOf(sizes []int) Schedule {
 	steps := make([]Step, len(sizes))
 	for i, n := range sizes {
 		steps[i] = Step{Wait: n, Bytes: n}
 	}
-	return NewSteps(steps)
+	return Schedule{steps}
 }
 
 // NewSteps copies steps into a schedule. A step whose Wait is below its Bytes
@@ -65,44 +64,22 @@ func (s Schedule) Next(v View) int {
 	return min(n, pulse)
 }
 
-// TableRow gives the fragment size for frames of up to UpTo bytes.
-type TableRow struct {
-	UpTo     int // bytes, ascending from row to row
-	Fragment int // bytes
+// fragments has the size of a fragment for frames up to a length, in bytes. BIP's idea; the
+// rows are ours: whole frames up to 512 bytes, then about the square root of
+// length times 160 bytes, which balances start-up against per-fragment cost
+// where a fragment costs as much as about 160 bytes take.
+var fragments = []struct{ upTo, bytes int }{
+	{512, 512}, {1024, 416}, {2048, 576}, {4096, 800}, {8192, 1152}, {16384, 1600}, {32768, 2304}, {MaxFrame, 3232},
 }
 
-// Table looks the fragment size up by frame length, as BIP does. Frames longer
-// than the last row use the last row.
-type Table struct {
-	rows []TableRow
-}
-
-// NewTable copies rows, which must ascend, into a table.
-func NewTable(rows []TableRow) (Table, error) {
-	if len(rows) == 0 || len(rows) > MaxSchedule {
-		return Table{}, outOfRange("table", "number of rows", len(rows), fmt.Sprintf("1 to %d", MaxSchedule))
-	}
-	last := 0
-	for _, r := range rows {
-		if r.UpTo <= last || r.UpTo > MaxFrame {
-			return Table{}, outOfRange("table", "frame length", r.UpTo, fmt.Sprintf("%d to %d bytes, ascending", last+1, MaxFrame))
-		}
-		if r.Fragment < 1 || r.Fragment > MaxFrame {
-			return Table{}, outOfRange("table", "fragment", r.Fragment, fmt.Sprintf("1 to %d bytes", MaxFrame))
-		}
-		last = r.UpTo
-	}
-	return Table{rows: append([]TableRow(nil), rows...)}, nil
-}
+// Table looks the fragment size up by frame length, as BIP does.
+type Table struct{}
 
 // Next implements Policy.
-func (t Table) Next(v View) int {
-	fragment := t.rows[len(t.rows)-1].Fragment
-	for _, r := range t.rows {
-		if v.Length <= r.UpTo {
-			fragment = r.Fragment
-			break
-		}
+func (Table) Next(v View) int {
+	row := 0
+	for v.Length > fragments[row].upTo {
+		row++
 	}
-	return Static{Pulse: fragment}.Next(v)
+	return Static{Pulse: fragments[row].bytes}.Next(v)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -12,32 +13,24 @@ import (
 // BenchmarkOneWay sends a ring's message of 128 bytes, and a VI's of 64, from one NIC to the
 // other of this process, each taken before the next: the ratio of the two is what a ring costs.
 func BenchmarkOneWay(b *testing.B) {
-	names := map[ring.Access]string{ring.SRAM: "SRAM", ring.Shadow: "shadow"}
-	for _, access := range []ring.Access{ring.SRAM, ring.Shadow} {
+	names := map[bool]string{false: "SRAM", true: "shadow"}
+	for _, access := range []bool{false, true} {
 		b.Run("ring 128 B, "+names[access], func(b *testing.B) {
 			p, q := conform.OnMemory(b, "", via.Options{})
-			x, y := connect(b, p, q, ring.Options{Access: access, Reliability: via.ReliableDelivery, MaxPayload: ring.NoPayload})
+			x, y := connect(b, p, q, ring.Options{Shadow: access, Reliability: via.ReliableDelivery, MaxPayload: ring.NoPayload})
 			b.ReportAllocs()
 			for b.Loop() {
 				e, err := x.GetSend()
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				e.Bytes()[0]++
-				if err := x.ReleaseSend(e); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, x.ReleaseSend(e))
 				for {
 					if e, err = y.GetRecv(); err != via.ErrNotDone {
 						break
 					}
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := y.ReleaseRecv(e); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
+				must.OK(b, y.ReleaseRecv(e))
 				for x.CheckSent() == 0 {
 				}
 			}
@@ -47,37 +40,27 @@ func BenchmarkOneWay(b *testing.B) {
 		p, q := conform.OnMemory(b, "", via.Options{})
 		x, y := conform.NewWorld(b, p, q).Connect(conform.Setup{})
 		s, r := x.Prepare(b, x.Send[0], 0, 64), y.Prepare(b, y.Recv[0], 0, 64)
-		if err := y.VI.PostRecv(r); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, y.VI.PostRecv(r))
 		b.ReportAllocs()
 		for b.Loop() {
 			x.Memory.Bytes()[0]++
 			s.Rearm()
-			if err := x.VI.PostSend(s); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, x.VI.PostSend(s))
 			var err error
 			for {
 				if r, err = y.VI.RecvDone(); err != via.ErrNotDone {
 					break
 				}
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 			r.Rearm()
-			if err := y.VI.PostRecv(r); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, y.VI.PostRecv(r))
 			for {
 				if s, err = x.VI.SendDone(); err != via.ErrNotDone {
 					break
 				}
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, err)
 		}
 	})
 }
@@ -96,9 +79,7 @@ func BenchmarkFetch(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.Call(b.Context(), request, ring.Frame{}, f); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(c.Call(b.Context(), request, ring.Frame{}, f))(b)
 			}
 		})
 	}

@@ -28,6 +28,9 @@ const maxCalls = datasheet.PayloadEntries
 // Calls are answered in any order. A ring without reliability may lose a request or a reply;
 // then the call ends at its deadline.
 type Caller struct {
+	// Timeout, unless it is zero, bounds each call beside its context. It does not change once there are calls.
+	Timeout time.Duration
+
 	r      *Ring
 	calls  [maxCalls]call
 	turn   chan struct{} // among the calls that wait, its holder polls
@@ -36,15 +39,6 @@ type Caller struct {
 	mu         sync.Mutex
 	free       [maxCalls]uint8 // numbers of calls, longest unused first
 	head, tail uint32          // of free
-
-	// Of Start.
-	starts     atomic.Int32
-	wake       *driver.Signal
-	running    sync.WaitGroup
-	started    bool // guarded by mu: there is a goroutine
-	timer      *time.Timer
-	background context.Context
-	cancel     context.CancelFunc
 	closed     atomic.Bool
 }
 
@@ -64,16 +58,13 @@ func NewCaller(r *Ring) (*Caller, error) {
 	if err := r.broken(); err != nil {
 		return nil, err
 	}
-	c := &Caller{r: r, turn: make(chan struct{}, 1), tail: maxCalls, wake: driver.NewSignal()}
+	c := &Caller{r: r, turn: make(chan struct{}, 1), tail: maxCalls}
 	c.turn <- struct{}{}
 	for i := range c.calls {
 		c.free[i] = uint8(i)
 		c.calls[i].signal = driver.NewSignal()
 		c.calls[i].set(uint32(i), idle)
 	}
-	c.background, c.cancel = context.WithCancel(context.Background())
-	c.timer = time.AfterFunc(time.Hour, c.wake.Set)
-	c.timer.Stop()
 	return c, nil
 }
 
@@ -81,7 +72,7 @@ func NewCaller(r *Ring) (*Caller, error) {
 // the request's payload if it has a length; the reply's payload lands in into. Call also
 // waits while the ring is full or 256 calls are under way.
 //
-// It fails with ErrDeadline if ctx ends before the reply comes. Then nothing lands in into any
+// It fails with ErrDeadline if ctx ends, or Timeout is over, before the reply comes. Then nothing lands in into any
 // more, but the NIC may read from send until the ring is closed. It fails with ErrPeerGone,
 // with net.ErrClosed, and with the errors of Attach. It fails with ErrDiscarded if the reply's
 // payload was larger than into, and with via.ErrProtocol if the reply contradicts itself. It
@@ -91,24 +82,32 @@ func (c *Caller) Call(ctx context.Context, request []byte, send, into Frame) (Re
 	if ctx == nil {
 		return Reply{}, c.r.refuse(op, via.ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
 	}
-	k, tag, err := c.begin(request, send, into, 0, nil)
-	for err == via.ErrQueueFull {
-		if err := ctx.Err(); err != nil {
-			return Reply{}, c.late(op, err)
+	k, tag, err := c.begin(request, send, into)
+	for began := time.Now(); err == via.ErrQueueFull; {
+		why := ctx.Err()
+		if why == nil && c.Timeout > 0 && time.Since(began) > c.Timeout {
+			why = context.DeadlineExceeded
+		}
+		if why != nil {
+			return Reply{}, c.late(op, why)
 		}
 		if c.poll(nil) == 0 {
 			runtime.Gosched()
 		}
-		k, tag, err = c.begin(request, send, into, 0, nil)
+		k, tag, err = c.begin(request, send, into)
 	}
 	if err != nil {
 		return Reply{}, err
+	}
+	if c.Timeout > 0 {
+		k.start(c.Timeout)
 	}
 	if err := c.await(ctx, k); err != nil && !c.withdraw(k, tag, err) {
 		for k.state() != ended { // another goroutine is writing the outcome
 			runtime.Gosched()
 		}
 	}
+	k.end.Store(0)
 	reply, err := k.reply, k.err
 	k.signal.Clear()
 	c.give(k, tag)
@@ -123,7 +122,7 @@ func (c *Caller) late(op string, err error) error {
 	return err
 }
 
-// await waits until k has ended, or ctx has. It takes messages when it is its turn.
+// await waits until k has ended, or ctx or its time has. It takes messages when it is its turn.
 func (c *Caller) await(ctx context.Context, k *call) (err error) {
 	for err == nil && k.state() != ended {
 		select {
@@ -132,6 +131,7 @@ func (c *Caller) await(ctx context.Context, k *call) (err error) {
 			select {
 			case <-c.turn:
 			case <-k.signal.C():
+				err = k.late()
 				continue
 			case <-ctx.Done():
 				return ctx.Err()
@@ -139,7 +139,9 @@ func (c *Caller) await(ctx context.Context, k *call) (err error) {
 		}
 		for err == nil && k.state() != ended {
 			if c.poll(k) == 0 {
-				err = c.r.waited(c.r.d.Recv.Wait(ctx, k.signal))
+				if err = c.r.waited(c.r.d.Recv.Wait(ctx, k.signal)); err == nil {
+					err = k.late()
+				}
 			}
 		}
 		c.turn <- struct{}{}
@@ -161,9 +163,8 @@ func (c *Caller) withdraw(k *call, tag uint32, why error) bool {
 	return true
 }
 
-// begin sends a request, without waiting. deadline, in nanoseconds of Unix time, and done are
-// those of Start.
-func (c *Caller) begin(b []byte, send, into Frame, deadline int64, done func(Reply, error)) (*call, uint32, error) {
+// begin sends a request, without waiting.
+func (c *Caller) begin(b []byte, send, into Frame) (*call, uint32, error) {
 	const op = "call"
 	switch {
 	case c.closed.Load():
@@ -190,11 +191,7 @@ func (c *Caller) begin(b []byte, send, into Frame, deadline int64, done func(Rep
 		c.give(k, tag)
 		return nil, 0, err
 	}
-	k.into, k.done, k.reply.Length, k.reply.size, k.err = into, done, 0, 0, nil
-	k.deadline.Store(deadline)
-	if done != nil {
-		c.starts.Add(1)
-	}
+	k.into, k.reply.Length, k.reply.size, k.err = into, 0, 0, nil
 	if into.Length > 0 {
 		err = c.r.d.SetPlace(tag, place)
 	}
@@ -209,21 +206,13 @@ func (c *Caller) begin(b []byte, send, into Frame, deadline int64, done func(Rep
 		err = c.r.refuse(op, via.ErrClosed, "", "")
 	}
 	if err != nil && k.claim(tag) { // it may have ended already, with its ring
-		c.undo(k, tag)
+		if k.into.Length > 0 {
+			_ = inTime(func(ctx context.Context) error { return c.r.EndPlace(ctx, tag) })
+		}
+		c.give(k, tag)
 		return nil, 0, err
 	}
 	return k, tag, nil
-}
-
-// undo ends a claimed call without an outcome.
-func (c *Caller) undo(k *call, tag uint32) {
-	if k.done != nil {
-		c.starts.Add(-1)
-	}
-	if k.into.Length > 0 {
-		_ = inTime(func(ctx context.Context) error { return c.r.EndPlace(ctx, tag) })
-	}
-	c.give(k, tag)
 }
 
 // take takes an idle call and gives it a new tag, which stays unique for 2^24 uses of its
@@ -241,7 +230,7 @@ func (c *Caller) take() (*call, uint32) {
 
 // give makes a call idle once its outcome has been taken.
 func (c *Caller) give(k *call, tag uint32) {
-	k.done, k.into = nil, Frame{}
+	k.into = Frame{}
 	k.set(tag, idle)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,10 +306,6 @@ func (c *Caller) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	c.cancel()
-	c.wake.Set()
-	c.running.Wait()
-	c.timer.Stop()
 	closed := c.r.refuse("use caller", via.ErrClosed, "", "")
 	for i := range c.calls {
 		k := &c.calls[i]

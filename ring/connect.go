@@ -26,7 +26,6 @@ func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*
 	if err != nil {
 		return nil, err
 	}
-	r.local = via.Address{MAC: nic.Query().Address}
 	remote, err := r.d.Dial(ctx, to, "")
 	if err != nil {
 		return nil, errors.Join(err, inTime(r.free))
@@ -70,7 +69,7 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 				}
 				mine.MaxPayload = theirs
 			}
-			return accept(ctx, nic, mine, request, at)
+			return accept(ctx, nic, mine, request)
 		}, Close: (*Ring).Close})
 	if err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 }
 
 // accept sets up the ring for a client's request.
-func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connection, at via.Address) (*Ring, error) {
+func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connection) (*Ring, error) {
 	switch {
 	case request.Remote.Reliability != o.Reliability:
 		return nil, via.ErrInvalidReliability
@@ -90,7 +89,7 @@ func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connec
 	if err != nil {
 		return nil, err
 	}
-	r.local, r.address = at, via.Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator}
+	r.address = via.Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator}
 	if _, err := request.Accept(ctx, r.d); err != nil {
 		return nil, errors.Join(err, inTime(r.free))
 	}

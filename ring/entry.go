@@ -56,13 +56,13 @@ func (s *side) init(r *Ring, q *driver.RingQueue) {
 	n := r.options.Entries
 	s.q, s.entries, s.mask = q, make([]Entry, n), uint32(n-1)
 	var shadows []byte
-	if r.shadow {
+	if r.options.Shadow {
 		shadows = make([]byte, n*MessageSize)
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
 		e.r, e.receive = r, s == &r.recv
-		if r.shadow {
+		if r.options.Shadow {
 			e.message = shadows[i*MessageSize:][:MessageSize:MessageSize]
 		} else {
 			e.message = q.Message(uint32(i))
@@ -127,22 +127,19 @@ func (e *Entry) advance(op string, n int) ([]byte, error) {
 	return b, nil
 }
 
-// Attach attaches a frame. On a send it is the payload: all of it, unless SetLength says less.
-// On a receive it takes the payload of the next message in this entry. The NIC uses the frame
+// Attach attaches a frame in place of the one that the entry has, if any: the zero Frame for none. On a send it is
+// the payload. On a receive it takes the payload of the next message in this entry. The NIC uses the frame
 // until the message has been sent or received.
 //
 // done is for sends, and may be nil. It is called once the NIC needs the frame no more, with
 // the error of the send. It runs in GetSend, CheckSent, WaitSent and Close only.
 //
-// Attach fails with ErrNotOwned and ErrAttached. For memory that the ring cannot use it fails
+// Attach fails with ErrNotOwned. For memory that the ring cannot use it fails
 // with via.ErrInvalidParameter, via.ErrInvalidPtag or net.ErrClosed.
 func (e *Entry) Attach(f Frame, done func(error)) error {
 	const op = "attach"
 	if err := e.check(op); err != nil {
 		return err
-	}
-	if e.frame.Memory != nil {
-		return e.r.refuse(op, ErrAttached, "detach it first", "")
 	}
 	payload, err := e.r.segment(op, f, e.receive)
 	if err != nil {
@@ -158,36 +155,8 @@ func (e *Entry) Attach(f Frame, done func(error)) error {
 	return nil
 }
 
-// Detach takes the frame back; of a received entry its first Length bytes are the payload. It
-// returns the zero Frame if none is attached. It fails with ErrNotOwned.
-func (e *Entry) Detach() (Frame, error) {
-	if err := e.check("detach"); err != nil {
-		return Frame{}, err
-	}
-	f := e.frame
-	e.frame, e.payload, e.done = Frame{}, datasheet.DataSegment{}, nil
-	if !e.receive {
-		e.length = 0
-	}
-	return f, nil
-}
-
 // Frame returns the attached frame.
 func (e *Entry) Frame() Frame { return e.frame }
-
-// SetLength sets how many bytes of the frame travel. It fails with ErrNotOwned, and with
-// ErrNoRoom if the frame has fewer.
-func (e *Entry) SetLength(n int) error {
-	const op = "set payload length"
-	if err := e.check(op); err != nil {
-		return err
-	}
-	if n < 0 || n > e.frame.Length || e.receive {
-		return e.r.refuse(op, ErrNoRoom, "", "%d bytes, the frame has %d", n, e.frame.Length)
-	}
-	e.length = n
-	return nil
-}
 
 // Length counts the bytes of payload: those to send, or those that were received.
 func (e *Entry) Length() int { return e.length }

@@ -12,8 +12,6 @@ import (
 var (
 	// ErrNotOwned: the program does not own the entry.
 	ErrNotOwned = via.ErrInvalidState.Finer("the entry is not the program's")
-	// ErrAttached: the entry has a frame already.
-	ErrAttached = via.ErrInvalidState.Finer("the entry has a frame attached")
 	// ErrNoRoom: the message or the frame is too small.
 	ErrNoRoom = via.ErrInvalidParameter.Finer("the message has no room for that")
 	// ErrDeadline: a call had no reply in time. The error also matches the context's.

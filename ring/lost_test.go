@@ -4,9 +4,10 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -22,35 +23,18 @@ func TestLost(t *testing.T) {
 	}
 	leaktest.Check(t)
 	// A wire that might lose frames: of one that cannot, the end is seen at once.
-	first, second, err := emulator.Pair(emulator.PairOptions{Faults: wire.FaultOptions{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, second := must.Two(emulator.Pair(emulator.PairOptions{Faults: wire.FaultOptions{}}))(t)
 	open := func(d *emulator.Device) *via.NIC {
-		nic, err := via.OpenDevice(conform.Context(t), d, via.Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nic := must.Get(via.OpenDevice(conform.Context(t), d, via.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		t.Cleanup(func() { _ = nic.Close() }) // one of them is gone
 		return nic
 	}
 	a, b := open(first), open(second)
 	options := ring.Options{Reliability: via.ReliableDelivery}
-	l, err := ring.Listen(b, "lost", options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := ring.Dial(conform.Context(t), a, l.Address().String(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := l.Accept(conform.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	l := must.Get(ring.Listen(b, "lost", options))(t)
+	x := must.Get(ring.Dial(conform.Context(t), a, l.Address().String(), options))(t)
+	y := must.Get(l.Accept(conform.Context(t)))(t)
+	should.OK(t, l.Close())
 	asked, served := make(chan bool, 2), make(chan error, 1)
 	go func() {
 		served <- ring.Serve(conform.Context(t), y, func(*ring.Request) { asked <- true })
@@ -58,30 +42,23 @@ func TestLost(t *testing.T) {
 	c := newCaller(t, x)
 	into := alloc(t, a, 4096)
 	errs := make(chan error, 2)
-	go func() {
-		_, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{Memory: into, Length: 4096})
-		errs <- err
-	}()
-	if err := c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(conform.Timeout), func(_ ring.Reply, err error) { errs <- err }); err != nil {
-		t.Fatal(err)
+	for _, place := range []ring.Frame{{Memory: into, Length: 4096}, {}} {
+		go func() {
+			_, err := c.Call(conform.Context(t), nil, ring.Frame{}, place)
+			errs <- err
+		}()
 	}
 	<-asked
 	<-asked
 	second.Remove()
-	if err := <-served; !errors.Is(err, via.ErrDevice) {
-		t.Errorf("Serve on a NIC that is gone: %v", err)
-	}
+	should.Fail(t, <-served, via.ErrDevice, "Serve on a NIC that is gone")
 	for range 2 {
 		if err := <-errs; !errors.Is(err, ring.ErrPeerGone) || !errors.Is(err, via.ErrPeerLost) {
 			t.Errorf("a call to a server that is gone: %v", err)
 		}
 	}
-	if _, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{}); !errors.Is(err, ring.ErrPeerGone) {
-		t.Error(err)
-	}
-	if err := x.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Refuse(c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{}))(t, ring.ErrPeerGone)
+	should.OK(t, x.Close())
 	if err := y.Close(); err == nil {
 		t.Error("a ring on a NIC that is gone was closed in order")
 	}

@@ -36,8 +36,9 @@ type Options struct {
 	Reliability via.Reliability
 	// Ptag is the protection tag of the ring and of its frames; nil is the NIC's.
 	Ptag *via.Ptag
-	// Access says where messages are built and read.
-	Access Access
+	// Shadow has messages built and read in host memory, and copied whole from and to the NIC's. That is
+	// faster on a NIC whose memory is slow to read byte by byte, as it is over PCIe.
+	Shadow bool
 }
 
 // complete fills in the defaults, and checks what the driver does not.
@@ -59,8 +60,6 @@ func (c Options) complete(nic *via.NIC) (Options, error) {
 		c.Reliability = via.Unreliable
 	}
 	switch {
-	case c.Access > Shadow:
-		return c, refuse(nic, op, via.ErrInvalidParameter, "it is Measured, SRAM or Shadow", "Access is %d", c.Access)
 	case c.MaxPayload < 0 || c.MaxPayload > int(nic.MaxPayload()):
 		return c, refuse(nic, op, via.ErrInvalidMTU, "", "MaxPayload is %d, this NIC takes up to %d", c.MaxPayload, nic.MaxPayload())
 	case c.FrameSize < NoPayload || c.FrameSize > math.MaxUint32:

@@ -16,9 +16,7 @@ type Ring struct {
 	nic     *via.NIC
 	d       *driver.Ring
 	options Options
-	shadow  bool
 	frames  *via.Memory // of the first frames; nil without any
-	local   via.Address
 	address via.Address // of the other end
 
 	send side
@@ -50,9 +48,6 @@ func newRing(ctx context.Context, nic *via.NIC, o Options) (*Ring, error) {
 
 // equip makes entries and frames, and posts the receives.
 func (r *Ring) equip(ctx context.Context) (err error) {
-	if r.shadow, err = r.chooseAccess(); err != nil {
-		return err
-	}
 	size, n := r.options.FrameSize, r.options.Entries
 	if size > 0 {
 		if r.frames, err = r.nic.Alloc(ctx, size*n, via.MemoryAttributes{Ptag: r.options.Ptag}); err != nil {
@@ -85,9 +80,6 @@ func (r *Ring) MaxPayload() int { return r.options.MaxPayload }
 // Driver returns the driver's ring under this one, which has the state of the connection. Its
 // entries belong to this ring.
 func (r *Ring) Driver() *driver.Ring { return r.d }
-
-// LocalAddress returns this end's address.
-func (r *Ring) LocalAddress() via.Address { return r.local }
 
 // RemoteAddress returns the other end's address.
 func (r *Ring) RemoteAddress() via.Address { return r.address }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/contexttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -20,19 +22,10 @@ import (
 func connect(t testing.TB, a, b *via.NIC, o ring.Options) (x, y *ring.Ring) {
 	t.Helper()
 	ctx := conform.Context(t)
-	l, err := ring.Listen(b, "test", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if x, err = ring.Dial(ctx, a, l.Address().String(), o); err != nil {
-		t.Fatal(err)
-	}
-	if y, err = l.Accept(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	l := must.Get(ring.Listen(b, "test", o))(t)
+	x = must.Get(ring.Dial(ctx, a, l.Address().String(), o))(t)
+	y = must.Get(l.Accept(ctx))(t)
+	should.OK(t, l.Close())
 	t.Cleanup(func() {
 		for _, r := range []*ring.Ring{x, y} {
 			if err := r.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -45,42 +38,22 @@ func connect(t testing.TB, a, b *via.NIC, o ring.Options) (x, y *ring.Ring) {
 
 func TestMessage(t *testing.T) {
 	a, b := conform.OnMemory(t, "", via.Options{})
-	for _, access := range []ring.Access{ring.Measured, ring.SRAM, ring.Shadow} {
-		t.Run(fmt.Sprint("access ", access), func(t *testing.T) {
-			x, y := connect(t, a, b, ring.Options{Access: access, Reliability: via.ReliableDelivery})
-			m, err := a.Alloc(t.Context(), 8192, via.MemoryAttributes{})
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, shadow := range []bool{false, true} {
+		t.Run(fmt.Sprint("shadow ", shadow), func(t *testing.T) {
+			x, y := connect(t, a, b, ring.Options{Shadow: shadow, Reliability: via.ReliableDelivery})
+			m := must.Get(a.Alloc(t.Context(), 8192, via.MemoryAttributes{}))(t)
 			copy(m.Bytes(), bytes.Repeat([]byte("page"), 2048))
-			e, err := x.GetSend()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := e.Reserve(5)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(x.GetSend())(t)
+			p := must.Get(e.Reserve(5))(t)
 			copy(p, "hello")
-			if err := e.Attach(ring.Frame{Memory: m, Length: 8192}, nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.ReleaseSend(e); err != nil {
-				t.Fatal(err)
-			}
-			e, err = y.Wait(conform.Context(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.Attach(ring.Frame{Memory: m, Length: 8192}, nil))
+			must.OK(t, x.ReleaseSend(e))
+			e = must.Get(y.Wait(conform.Context(t)))(t)
 			if got, err := e.Scan(5); string(got) != "hello" || err != nil || e.Length() != 8192 {
 				t.Errorf("%q, %v, %d", got, err, e.Length())
 			}
-			if !bytes.Equal(e.Frame().Bytes(), m.Bytes()) {
-				t.Error("another payload")
-			}
-			if err := y.ReleaseRecv(e); err != nil {
-				t.Error(err)
-			}
+			should.Same(t, e.Frame().Bytes(), m.Bytes(), "another payload")
+			should.OK(t, y.ReleaseRecv(e))
 		})
 	}
 }
@@ -92,7 +65,7 @@ func TestInterruptedDialLeavesNothing(t *testing.T) {
 	to := via.Address{MAC: b.Query().Address, Discriminator: "nobody"}
 	free := func() uint32 {
 		n, _, err := a.FreeSRAM()
-		conform.OK(t, err)
+		must.OK(t, err)
 		return n
 	}
 	before := free()
@@ -102,7 +75,5 @@ func TestInterruptedDialLeavesNothing(t *testing.T) {
 		interrupted = errors.Is(err, context.Canceled)
 		cancel()
 	}
-	if after := free(); after != before {
-		t.Errorf("%d bytes of its memory were free, and %d are", before, after)
-	}
+	should.Be(t, free(), before, "bytes of its memory were free")
 }

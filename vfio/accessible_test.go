@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestAccessible: asked for addresses and asked for all lines, the kernel says the same.
@@ -14,32 +17,18 @@ import (
 func TestAccessible(t *testing.T) {
 	const pages = 6
 	page := os.Getpagesize()
-	b, err := unix.Mmap(-1, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := unix.Munmap(b); err != nil {
-			t.Error(err)
-		}
-	}()
+	b := must.Get(unix.Mmap(-1, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))(t)
+	defer func() { should.OK(t, unix.Munmap(b)) }()
 	for i, protection := range map[int]int{1: unix.PROT_READ, 3: unix.PROT_NONE, 4: unix.PROT_READ} {
-		if err := unix.Mprotect(b[i*page:(i+1)*page], protection); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mprotect(b[i*page:(i+1)*page], protection))
 	}
-	fd, err := unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	start := (&Memory{b: b}).Address()
 	for first := range pages {
 		for end := first + 1; end <= pages; end++ {
 			from, last := start+uint64(first*page), start+uint64(end*page)-1
-			if _, err := unix.Seek(fd, 0, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(unix.Seek(fd, 0, 0))(t)
 			flags, at, err := findAccessible(bufio.NewScanner(descriptor(fd)), from, last)
 			want := DMARead | DMAWrite
 			switch {

@@ -2,12 +2,15 @@ package vfio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // Address names a device: "pci:0000:03:00.0", "vfio-user:/run/nic0.sock",
@@ -24,6 +27,24 @@ type Address struct {
 
 // String returns the address as it was given.
 func (a Address) String() string { return a.text }
+
+// Decode reads the options into the fields of structs that are tagged option:"NAME", see option.Decode. Errors are *Error
+// and wrap ErrBadAddress.
+func (a Address) Decode(into ...any) error {
+	if err := option.Decode("option", a.Options, into...); err != nil {
+		return a.Refuse(err, "")
+	}
+	return nil
+}
+
+// Refuse is the error about an address that cannot be used: it wraps err and ErrBadAddress. Without a hint, an unknown option
+// has one.
+func (a Address) Refuse(err error, hint string) *Error {
+	if unknown, ok := errors.AsType[*option.UnknownError](err); ok && hint == "" {
+		hint = unknown.Hint()
+	}
+	return &Error{Op: "open", Device: a.text, Err: fmt.Errorf("%w: %w", ErrBadAddress, err), Hint: hint}
+}
 
 // ParseAddress splits a device address: SCHEME:PATH?KEY=VALUE&KEY=VALUE, where
 // PATH and the options may be missing. A scheme is a lower-case letter and

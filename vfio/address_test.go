@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -63,16 +65,10 @@ func TestParseAddress(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got := want{a.Scheme, a.Path, a.Options}
-			if d := cmp.Diff(*tt.want, got, cmp.AllowUnexported(want{})); d != "" {
-				t.Error(d)
-			}
-			if a.String() != tt.in {
-				t.Errorf("String() = %q", a.String())
-			}
+			should.Be(t, cmp.Diff(*tt.want, got, cmp.AllowUnexported(want{})), "")
+			should.Be(t, a.String(), tt.in, "String")
 		})
 	}
 }
@@ -91,10 +87,7 @@ func FuzzParseAddress(f *testing.F) {
 			t.Fatalf("%q became %+v", s, a)
 		}
 		// The parts make an address that means the same.
-		again, err := vfio.ParseAddress(a.Scheme + ":" + a.Path + "?" + a.Options.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(vfio.ParseAddress(a.Scheme + ":" + a.Path + "?" + a.Options.Encode()))(t)
 		if again.Scheme != a.Scheme || again.Path != a.Path || !cmp.Equal(again.Options, a.Options) {
 			t.Fatalf("%+v is %+v when put together again", a, again)
 		}
@@ -128,9 +121,7 @@ func TestOpen(t *testing.T) {
 	if !errors.Is(err, vfio.ErrUnknownScheme) || !strings.Contains(err.Error(), scheme) {
 		t.Errorf("unknown scheme: %v", err)
 	}
-	if _, err := vfio.Open(t.Context(), "nonsense"); !errors.Is(err, vfio.ErrBadAddress) {
-		t.Errorf("bad address: %v", err)
-	}
+	should.Refuse(vfio.Open(t.Context(), "nonsense"))(t, vfio.ErrBadAddress, "bad address")
 
 	defer func() {
 		if recover() == nil {
@@ -149,9 +140,7 @@ func TestError(t *testing.T) {
 		{vfio.Error{Op: "map DMA", Err: vfio.ErrIOVAInUse}, "map DMA: IOVA range is in use"},
 	}
 	for _, tt := range tests {
-		if got := tt.err.Error(); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
-		}
+		should.Be(t, tt.err.Error(), tt.want)
 		if !errors.Is(&tt.err, vfio.ErrIOVAInUse) {
 			t.Error("the cause is lost")
 		}

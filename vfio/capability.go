@@ -6,23 +6,6 @@ import (
 	"fmt"
 )
 
-// PCIeCapability tells what a function is on PCI Express.
-type PCIeCapability struct {
-	// Version of the capability, 1 or 2.
-	Version uint8
-	// Type is the device or port type: 0 for an endpoint, 1 for a legacy
-	// endpoint, 9 for one integrated in the root complex.
-	Type uint8
-	// MaxPayload is the largest payload in bytes that the function can take, 128
-	// to 4096.
-	MaxPayload int
-	// FunctionReset says that the function can be reset on its own.
-	FunctionReset bool
-	// Speed and Width of the link now: generation (1 is 2.5 GT/s) and lanes.
-	// Both are 0 for a function that has no link of its own.
-	Speed, Width uint8
-}
-
 // MSIXCapability tells where a function keeps its interrupt vectors.
 type MSIXCapability struct {
 	// Vectors is the size of the table, 1 to 2048.
@@ -56,8 +39,8 @@ func (c *Config) parseCapabilities(b []byte) error {
 		c.Capabilities = append(c.Capabilities, Capability{ID: id, Offset: at})
 		var err error
 		switch {
-		case id == CapabilityPCIe && c.PCIe == nil:
-			c.PCIe, err = parsePCIe(b[at:])
+		case id == CapabilityPCIe:
+			err = c.parsePCIe(b[at:])
 		case id == CapabilityMSIX && c.MSIX == nil:
 			c.MSIX, err = c.parseMSIX(b[at:])
 		}
@@ -69,23 +52,12 @@ func (c *Config) parseCapabilities(b []byte) error {
 }
 
 // parsePCIe reads a PCI Express capability (PCIe base specification, 7.5.3).
-func parsePCIe(b []byte) (*PCIeCapability, error) {
-	if len(b) < 0x14 {
-		return nil, fmt.Errorf("%w: the PCI Express capability is cut off", ErrBadConfig)
+func (c *Config) parsePCIe(b []byte) error {
+	if len(b) < 8 {
+		return fmt.Errorf("%w: the PCI Express capability is cut off", ErrBadConfig)
 	}
-	le := binary.LittleEndian
-	flags, device, link := le.Uint16(b[2:]), le.Uint32(b[4:]), le.Uint16(b[0x12:])
-	if device&7 > 5 {
-		return nil, fmt.Errorf("%w: PCI Express payload size code %d is reserved", ErrBadConfig, device&7)
-	}
-	return &PCIeCapability{
-		Version:       uint8(flags & 15),
-		Type:          uint8(flags >> 4 & 15),
-		MaxPayload:    128 << (device & 7),
-		FunctionReset: device&(1<<28) != 0,
-		Speed:         uint8(link & 15),
-		Width:         uint8(link >> 4 & 63),
-	}, nil
+	c.FunctionReset = binary.LittleEndian.Uint32(b[4:])&(1<<28) != 0
+	return nil
 }
 
 // parseMSIX reads an MSI-X capability (PCI 3.0, 6.8.2).
@@ -111,35 +83,6 @@ func (c *Config) parseMSIX(b []byte) (*MSIXCapability, error) {
 		}
 	}
 	return m, nil
-}
-
-// parseExtended walks the chain from offset 256 (PCIe base specification,
-// 7.6.2).
-func (c *Config) parseExtended(b []byte) error {
-	var seen [ConfigExtendedSize / 4]bool
-	for at := ConfigSize; at != 0; {
-		if at == ConfigSize && at+4 > len(b) {
-			return nil
-		}
-		if at < ConfigSize || at+4 > len(b) {
-			return fmt.Errorf("%w: an extended capability at %#x, outside %#x to %#x", ErrBadConfig, at, ConfigSize, len(b))
-		}
-		if seen[at/4] {
-			return fmt.Errorf("%w: the extended capabilities form a loop at %#x", ErrBadConfig, at)
-		}
-		seen[at/4] = true
-		v := binary.LittleEndian.Uint32(b[at:])
-		// All zeros or ID all ones at the start of the chain: there is none.
-		if at == ConfigSize && (v == 0 || v&0xffff == 0xffff) {
-			return nil
-		}
-		// ID 0 heads a chain whose first capability is hidden.
-		if id := uint16(v); id != 0 {
-			c.Extended = append(c.Extended, Capability{ID: id, Version: uint8(v >> 16 & 15), Offset: at})
-		}
-		at = int(v >> 20 &^ 3)
-	}
-	return nil
 }
 
 func configHint(err error) string {

@@ -27,8 +27,6 @@ const (
 	CapabilityMSI  uint16 = 0x05
 	CapabilityPCIe uint16 = 0x10
 	CapabilityMSIX uint16 = 0x11
-
-	ExtendedSerialNumber uint16 = 0x0003
 )
 
 // BARKind says what a base address register stands for.
@@ -54,11 +52,10 @@ type BAR struct {
 	Prefetchable bool
 }
 
-// Capability is where a PCI capability, or an extended one, stands.
+// Capability is where a PCI capability stands.
 type Capability struct {
-	ID      uint16
-	Version uint8 // extended capabilities only
-	Offset  int   // in bytes from the start of configuration space
+	ID     uint16
+	Offset int // in bytes from the start of configuration space
 }
 
 // Config is the configuration space of a PCI function with a type 0 header.
@@ -73,12 +70,11 @@ type Config struct {
 	// InterruptPin is 1 to 4 for INTA to INTD, 0 for none.
 	InterruptPin uint8
 	BARs         [6]BAR
-	// Capabilities and Extended list what stands where, in the order of the
-	// chains.
+	// Capabilities are in the order of the chain.
 	Capabilities []Capability
-	Extended     []Capability
-	// PCIe and MSIX are nil if the function has no such capability.
-	PCIe *PCIeCapability
+	// FunctionReset says that the PCI Express function can be reset on its own.
+	FunctionReset bool
+	// MSIX is nil if the function has no such capability.
 	MSIX *MSIXCapability
 }
 
@@ -136,13 +132,6 @@ func ParseConfig(b []byte) (*Config, error) {
 			return nil, err
 		}
 	}
-	// Only PCI Express functions have extended space; others may repeat the
-	// conventional one there.
-	if c.PCIe != nil {
-		if err := c.parseExtended(b); err != nil {
-			return nil, err
-		}
-	}
 	return c, nil
 }
 
@@ -171,13 +160,8 @@ func (c *Config) parseBARs(b []byte) error {
 }
 
 // Find returns where the first capability with that ID stands.
-func (c *Config) Find(id uint16) (Capability, bool) { return find(c.Capabilities, id) }
-
-// FindExtended returns where the first extended capability with that ID stands.
-func (c *Config) FindExtended(id uint16) (Capability, bool) { return find(c.Extended, id) }
-
-func find(list []Capability, id uint16) (Capability, bool) {
-	for _, e := range list {
+func (c *Config) Find(id uint16) (Capability, bool) {
+	for _, e := range c.Capabilities {
 		if e.ID == id {
 			return e, true
 		}

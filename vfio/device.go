@@ -9,7 +9,14 @@
 // [Register].
 package vfio
 
-import "context"
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/round"
+)
 
 // PCI region and interrupt indexes, as Linux numbers them (linux/vfio.h).
 const (
@@ -48,6 +55,48 @@ type RegionInfo struct {
 	Sparse []Area
 	// MSIXMappable says that the MSI-X table may be mapped too.
 	MSIXMappable bool
+}
+
+// CheckMap is for back ends: it says why a part of the region cannot be mapped. Of a region whose size is no multiple
+// of the page size the last page can be mapped too.
+func (i *RegionInfo) CheckMap(offset, size uint64) error {
+	page := uint64(os.Getpagesize())
+	end := round.Up(i.Size, page)
+	switch {
+	case size == 0:
+		return ErrBadSize
+	case offset%page != 0 || size%page != 0:
+		return ErrMisaligned
+	case offset > end || size > end-offset:
+		return ErrOutOfRange
+	case i.Flags&RegionMmap == 0:
+		return ErrNotMappable
+	case len(i.Sparse) == 0:
+		return nil
+	}
+	// Areas may touch each other.
+	for _, a := range i.Sparse {
+		if offset >= a.Offset && offset-a.Offset < a.Size {
+			got := min(size, a.Size-(offset-a.Offset))
+			offset, size = offset+got, size-got
+		}
+	}
+	if size > 0 {
+		return ErrNotMappable
+	}
+	return nil
+}
+
+// Protection is for back ends: it returns the protection of a mapping, as mmap(2) takes it.
+func (i *RegionInfo) Protection() int {
+	p := 0
+	if i.Flags&RegionRead != 0 {
+		p |= unix.PROT_READ
+	}
+	if i.Flags&RegionWrite != 0 {
+		p |= unix.PROT_WRITE
+	}
+	return p
 }
 
 // IRQFlags say what can be done with an interrupt index (linux/vfio.h values).

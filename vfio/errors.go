@@ -46,8 +46,3 @@ func (closedError) Is(target error) bool { return target == net.ErrClosed }
 // Error is the error of this package: what was attempted on which device, why
 // it failed, and what can be done about it.
 type Error = failure.Error
-
-// Inside is the text of err inside an error of another layer about op on a device: an
-// *Error does not name a second time the device, nor the operation, that this one
-// has named.
-func Inside(op, device string, err error) string { return failure.Inside(op, device, err) }

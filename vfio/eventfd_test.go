@@ -10,20 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func newEventfd(t *testing.T) *vfio.Eventfd {
 	t.Helper()
-	e, err := vfio.NewEventfd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := must.Get(vfio.NewEventfd())(t)
+	t.Cleanup(func() { should.OK(t, e.Close()) })
 	return e
 }
 
@@ -48,13 +43,9 @@ func isSignalled(t *testing.T, e *vfio.Eventfd) bool {
 func TestEventfdSignalBeforeWait(t *testing.T) {
 	e := newEventfd(t)
 	for range 3 {
-		if err := e.Signal(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.Signal())
 	}
-	if err := e.Wait(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.Wait(limited(t)))
 	if isSignalled(t, e) {
 		t.Error("three signals did not count as one")
 	}
@@ -68,12 +59,8 @@ func TestEventfdSignalDuringWait(t *testing.T) {
 		// As a device does: a write of 8 bytes to the descriptor.
 		var one [8]byte
 		binary.NativeEndian.PutUint64(one[:], 1)
-		if _, err := unix.Write(e.FD(), one[:]); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(e.FD(), one[:]))(t)
+		must.OK(t, <-done)
 	}
 }
 
@@ -81,9 +68,7 @@ func TestEventfdSignalSaturated(t *testing.T) {
 	e := newEventfd(t)
 	var most [8]byte
 	binary.NativeEndian.PutUint64(most[:], 1<<64-2)
-	if _, err := unix.Write(e.FD(), most[:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(e.FD(), most[:]))(t)
 	if err := e.Signal(); err != nil {
 		t.Errorf("signal: %v", err)
 	}
@@ -124,12 +109,8 @@ func TestEventfdContext(t *testing.T) {
 					t.Fatalf("got %v, want %v", err, tt.want)
 				}
 				// An interrupted wait leaves the next one alone.
-				if err := e.Signal(); err != nil {
-					t.Fatal(err)
-				}
-				if err := e.Wait(limited(t)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, e.Signal())
+				must.OK(t, e.Wait(limited(t)))
 			}
 		})
 	}
@@ -137,14 +118,10 @@ func TestEventfdContext(t *testing.T) {
 
 func TestEventfdContextOverTakesNothing(t *testing.T) {
 	e := newEventfd(t)
-	if err := e.Signal(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.Signal())
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := e.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	should.Fail(t, e.Wait(ctx), context.Canceled)
 	if !isSignalled(t, e) {
 		t.Error("the signal is gone")
 	}
@@ -154,13 +131,9 @@ func TestEventfdDrain(t *testing.T) {
 	e := newEventfd(t)
 	for _, signals := range []int{0, 1, 5} {
 		for range signals {
-			if err := e.Signal(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.Signal())
 		}
-		if err := e.Drain(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.Drain())
 		if isSignalled(t, e) {
 			t.Errorf("still signalled after %d signals and a drain", signals)
 		}
@@ -183,21 +156,15 @@ func TestEventfdManyWaiters(t *testing.T) {
 			defer cancel()
 			if err := e.Wait(ctx); err == nil {
 				// It took a signal that was meant for another.
-				if err := e.Signal(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, e.Signal())
 			} else if !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		})
 	}
 	for range waiters {
-		if err := e.Signal(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-woken; err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.Signal())
+		must.OK(t, <-woken)
 	}
 	quitters.Wait()
 }
@@ -205,31 +172,21 @@ func TestEventfdManyWaiters(t *testing.T) {
 func TestEventfdCloseWakesWaiters(t *testing.T) {
 	checkLeaks(t)
 	for range 50 {
-		e, err := vfio.NewEventfd()
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(vfio.NewEventfd())(t)
 		var waiters sync.WaitGroup
 		for range 3 {
 			waiters.Go(func() {
-				if err := e.Wait(limited(t)); !errors.Is(err, vfio.ErrClosed) {
-					t.Errorf("wait: %v", err)
-				}
+				should.Fail(t, e.Wait(limited(t)), vfio.ErrClosed, "wait")
 			})
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.Close())
 		waiters.Wait()
 	}
 }
 
 func TestEventfdAfterClose(t *testing.T) {
 	checkLeaks(t)
-	e, err := vfio.NewEventfd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(vfio.NewEventfd())(t)
 	for i := range 2 {
 		if err := e.Close(); err != nil {
 			t.Errorf("Close %d: %v", i, err)
@@ -240,11 +197,7 @@ func TestEventfdAfterClose(t *testing.T) {
 		"Drain":  e.Drain,
 		"Wait":   func() error { return e.Wait(limited(t)) },
 	} {
-		if err := f(); !errors.Is(err, vfio.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Fail(t, f(), vfio.ErrClosed, "%s", name)
 	}
-	if e.FD() != -1 {
-		t.Errorf("FD() = %d", e.FD())
-	}
+	should.Be(t, e.FD(), -1, "FD")
 }

@@ -33,7 +33,7 @@ func ExampleError() {
 	fmt.Println(e.Err)
 	// Output:
 	// true true
-	// bad device address: option mtu=9: it is a number in 160..65344
+	// bad device address: option mtu=9: it is a whole number in 160..65344
 }
 
 // Addresses have a scheme, a path, and options behind a question mark.

@@ -8,21 +8,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // anonymous maps pages of the program's own.
 func anonymous(t *testing.T, pages, protection int) []byte {
 	t.Helper()
-	b, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), protection, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Munmap(b); err != nil {
-			t.Error(err)
-		}
-	})
+	b := must.Get(unix.Mmap(-1, 0, pages*os.Getpagesize(), protection, unix.MAP_ANON|unix.MAP_PRIVATE))(t)
+	t.Cleanup(func() { should.OK(t, unix.Munmap(b)) })
 	return b
 }
 
@@ -46,9 +41,7 @@ func TestOnGoHeap(t *testing.T) {
 		"mapped":            {anonymous(t, 2, readWrite), false},
 		"mapped, protected": {anonymous(t, 2, unix.PROT_NONE), false},
 	} {
-		if got := vfio.OnGoHeap(c.b); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		should.Be(t, vfio.OnGoHeap(c.b), c.want, "%s", name)
 	}
 }
 
@@ -59,9 +52,7 @@ func TestForeignMemory(t *testing.T) {
 	writable, constant, hidden := anonymous(t, 3, readWrite), anonymous(t, 3, unix.PROT_READ), anonymous(t, 3, unix.PROT_NONE)
 	mixed, hole := anonymous(t, 3, readWrite), anonymous(t, 3, readWrite)
 	for _, err := range []error{unix.Mprotect(mixed[page:2*page], unix.PROT_READ), unix.Mprotect(hole[page:2*page], unix.PROT_NONE)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	const both = vfio.DMARead | vfio.DMAWrite
 	for name, c := range map[string]struct {
@@ -93,9 +84,7 @@ func TestForeignMemory(t *testing.T) {
 		if m.Address() != uint64(uintptr(unsafe.Pointer(&c.b[0]))) || m.Size() != uint64(len(c.b)) || m.FD() != -1 || m.PageSize() != uint64(page) || m.Locked() {
 			t.Errorf("%s: %#x bytes at %#x, file %d", name, m.Size(), m.Address(), m.FD())
 		}
-		if err := m.Move(0, 0); !errors.Is(err, vfio.ErrNotSupported) {
-			t.Errorf("%s: moved: %v", name, err)
-		}
+		should.Fail(t, m.Move(0, 0), vfio.ErrNotSupported, "%s: moved", name)
 		if err := errors.Join(m.Close(), m.Close()); err != nil || m.Bytes() != nil || m.Address() != 0 {
 			t.Errorf("%s: close: %v", name, err)
 		}

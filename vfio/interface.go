@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -212,11 +213,7 @@ func (p *part) UnmapDMA(iova, size uint64) error {
 func (p *part) IOVARanges() (ranges []IOVARange, err error) {
 	err = p.do(func() error {
 		ranges, err = p.function.IOVARanges()
-		ranges = slices.Clone(ranges)
-		for i, r := range ranges {
-			each := (r.Last - r.First) / maxInterfaces
-			ranges[i] = IOVARange{r.First + uint64(p.number)*each, r.First + uint64(p.number+1)*each - 1}
-		}
+		ranges = DivideIOVAs(ranges, p.number, maxInterfaces, uint64(os.Getpagesize()))
 		return err
 	})
 	return ranges, err
@@ -232,19 +229,16 @@ func (p *part) Reset(ctx context.Context) error {
 	})
 }
 
-// Poll implements Poller.
 func (p *part) Poll() bool {
 	d, ok := p.function.Device.(Poller)
 	return ok && d.Poll()
 }
 
-// Unguarded implements Physical.
 func (p *part) Unguarded() bool {
 	d, ok := p.function.Device.(Physical)
 	return ok && d.Unguarded()
 }
 
-// PhysicalAddress implements Physical.
 func (p *part) PhysicalAddress(m *Memory) (uint64, error) {
 	if d, ok := p.function.Device.(Physical); ok {
 		return d.PhysicalAddress(m)
@@ -252,7 +246,6 @@ func (p *part) PhysicalAddress(m *Memory) (uint64, error) {
 	return 0, &Error{Op: "find memory of", Device: p.address, Err: ErrNotSupported}
 }
 
-// Alerts implements Alerter.
 func (p *part) Alerts() <-chan error { return p.alerts }
 
 // Close closes the function with its last interface.

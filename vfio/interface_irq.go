@@ -64,7 +64,6 @@ func (p *part) SetIRQs(index, start int, eventfds []int) error {
 	return f.tell(vectors)
 }
 
-// DisableIRQs implements Device.
 func (p *part) DisableIRQs(index int) error {
 	if _, err := p.IRQ(index); err != nil || index != IRQMSIX {
 		return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -55,15 +57,8 @@ func (b *board) IOVARanges() ([]vfio.IOVARange, error) {
 
 func openBoard(t *testing.T, address string) vfio.Device {
 	t.Helper()
-	d, err := vfio.Open(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := must.Get(vfio.Open(t.Context(), address))(t)
+	t.Cleanup(func() { should.OK(t, d.Close()) })
 	return d
 }
 
@@ -77,7 +72,7 @@ func TestInterfacesOfFunction(t *testing.T) {
 	// Bus addresses do not overlap.
 	ra, _ := a.IOVARanges()
 	rb, _ := b.IOVARanges()
-	if len(ra) != 1 || len(rb) != 1 || ra[0].First != 0x1000 || ra[0].Last >= rb[0].First || rb[0].Last > 1<<40-1 {
+	if len(ra) != 2 || len(rb) != 2 || ra[0].First != 0x1000 || ra[0].Last >= rb[0].First || rb[0].Last > ra[1].First || ra[1].Last >= rb[1].First || rb[1].Last > 1<<40-1 {
 		t.Errorf("%+v and %+v", ra, rb)
 	}
 	// Vectors are told all at once, each interface's from its own first.
@@ -102,33 +97,23 @@ func TestInterfacesOfFunction(t *testing.T) {
 		t.Errorf("%+v are left, %v", info, err)
 	}
 	for _, err := range []error{a.SetIRQs(vfio.IRQMSIX, 0, make([]int, 5)), a.SetIRQs(vfio.IRQMSIX, -1, nil), a.SetIRQs(vfio.IRQINTx, 0, []int{1})} {
-		if !errors.Is(err, vfio.ErrNoSuchIRQ) {
-			t.Errorf("%v", err)
-		}
+		should.Fail(t, err, vfio.ErrNoSuchIRQ)
 	}
 	// No interface takes the bus from another, or resets it.
 	command := func(d vfio.Device, v uint16) error {
 		return d.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, binary.LittleEndian.AppendUint16(nil, v))
 	}
-	if err := command(a, 6); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, command(a, 6))
 	for _, err := range []error{command(b, 2), b.Reset(t.Context())} {
-		if !errors.Is(err, vfio.ErrInUse) {
-			t.Errorf("%v", err)
-		}
+		should.Fail(t, err, vfio.ErrInUse)
 	}
-	if _, err := vfio.Open(t.Context(), "test-board:x?interface=3&k=v"); !errors.Is(err, vfio.ErrInUse) {
-		t.Errorf("opened twice: %v", err)
-	}
+	should.Refuse(vfio.Open(t.Context(), "test-board:x?interface=3&k=v"))(t, vfio.ErrInUse, "opened twice")
 	// What goes wrong with the function is told to all.
 	dev.alerts <- vfio.ErrDeviceGone
 	for _, d := range []vfio.Device{a, b} {
 		select {
 		case err := <-d.(vfio.Alerter).Alerts():
-			if !errors.Is(err, vfio.ErrDeviceGone) {
-				t.Error(err)
-			}
+			should.Fail(t, err, vfio.ErrDeviceGone)
 		case <-time.After(20 * time.Second):
 			t.Error("no alert")
 		}
@@ -136,14 +121,10 @@ func TestInterfacesOfFunction(t *testing.T) {
 	if err := a.Close(); err != nil || dev.closed {
 		t.Errorf("closed: %v, %v", dev.closed, err)
 	}
-	if err := command(a, 2); !errors.Is(err, vfio.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	should.Fail(t, command(a, 2), vfio.ErrClosed, "after Close")
 	// The last has the function for itself.
 	for _, err := range []error{command(b, 2), b.Reset(t.Context()), b.Close()} {
-		if err != nil {
-			t.Error(err)
-		}
+		should.OK(t, err)
 	}
 	if !dev.closed || dev.resets != 1 {
 		t.Errorf("closed: %v, %d resets", dev.closed, dev.resets)

@@ -8,7 +8,65 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/trapeze-nic/trapeze/internal/round"
 )
+
+// PlainIOVAs are the bus addresses that the least IOMMU that is found gives its users, with 39 bits of address: address 0
+// stays free for "none", and writes to 0xfeexxxxx are interrupts (Intel SDM vol. 3, 11.11.1). What works with these works
+// behind a kernel, too.
+func PlainIOVAs() []IOVARange { return []IOVARange{{0x1000, 0xfedfffff}, {0xfef00000, 1<<39 - 1}} }
+
+// String writes both ends.
+func (r IOVARange) String() string { return fmt.Sprintf("%#x to %#x", r.First, r.Last) }
+
+// CheckDMA is for back ends: it says why memory cannot be mapped at iova, and what helps. Ranges are sorted, and those that
+// touch count as one; addresses and sizes are multiples of granule.
+func CheckDMA(mem *Memory, iova uint64, flags DMAFlags, ranges []IOVARange, granule uint64) (hint string, err error) {
+	if mem == nil || mem.Address() == 0 {
+		return "the memory has been closed", ErrNoDMAMemory
+	}
+	size := mem.Size()
+	first, last := iova, iova+size-1
+	for _, r := range ranges {
+		if first >= r.First && first <= r.Last && last > r.Last {
+			first = r.Last + 1
+		}
+	}
+	within := slices.ContainsFunc(ranges, func(r IOVARange) bool { return first >= r.First && last <= r.Last })
+	switch {
+	case flags == 0 || flags&^(DMARead|DMAWrite) != 0:
+		return "use DMARead, DMAWrite or both", fmt.Errorf("%w: flags %#x", ErrNotSupported, uint32(flags))
+	case iova%granule != 0 || size%granule != 0 || mem.Address()%granule != 0:
+		return fmt.Sprintf("addresses and sizes are multiples of %#x here", granule), fmt.Errorf("%w: %#x bytes at IOVA %#x", ErrMisaligned, size, iova)
+	case last < iova || !within:
+		return fmt.Sprint("usable: ", ranges), fmt.Errorf("%w: %#x bytes at IOVA %#x", ErrIOVARange, size, iova)
+	}
+	return "", nil
+}
+
+// DivideIOVAs returns part number part, from 0, of as many equal ones as of says, in whole granules: for users of one
+// address space who shall not choose the same addresses. Addresses below and above 4 GiB are divided separately, for
+// devices that can send 32 bits only. What cannot be divided is left out.
+func DivideIOVAs(ranges []IOVARange, part, of int, granule uint64) (list []IOVARange) {
+	if of <= 1 {
+		return slices.Clone(ranges)
+	}
+	for _, r := range ranges {
+		for _, half := range []IOVARange{{0, 1<<32 - 1}, {1 << 32, math.MaxUint64}} {
+			from, last := max(r.First, half.First), min(r.Last, half.Last)
+			first := round.Up(from, granule)
+			if first < from || first > last {
+				continue
+			}
+			if each := (last - first + 1) / granule / uint64(of) * granule; each > 0 {
+				first += uint64(part) * each
+				list = append(list, IOVARange{first, first + (each - 1)})
+			}
+		}
+	}
+	return list
+}
 
 // IOVAAllocator hands out bus addresses for DMA mappings. It keeps no memory,
 // only numbers. Methods may be called from several goroutines.

@@ -1,6 +1,7 @@
 package vfio_test
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -28,10 +31,6 @@ func TestIOVAAlloc(t *testing.T) {
 		{"size rounded up", []vfio.IOVARange{{0x1000, 0x2fff}}, page, page + 1, 0, 0x1000, nil},
 		{"aligned", usual, page, page, 2 << 20, 2 << 20, nil},
 		{"aligned less than the granule", usual, page, page, 64, 0x1000, nil},
-		{"over the hole", usual, page, 1 << 32, 0, 0xfef00000, nil},
-		{"whole range", []vfio.IOVARange{{0x1000, 0x4fff}}, page, 4 * page, 0, 0x1000, nil},
-		{"more than there is", []vfio.IOVARange{{0x1000, 0x4fff}}, page, 4*page + 1, 0, 0, vfio.ErrNoIOVA},
-		{"aligned beyond", []vfio.IOVARange{{0x1000, 0x4fff}}, page, page, 1 << 20, 0, vfio.ErrNoIOVA},
 		{"size zero", usual, page, 0, 0, 0, vfio.ErrBadSize},
 		{"size that wraps", usual, page, math.MaxUint64, 0, 0, vfio.ErrNoIOVA},
 		{"size that fills all", usual, page, 1<<64 - page, 0, 0, vfio.ErrNoIOVA},
@@ -40,14 +39,7 @@ func TestIOVAAlloc(t *testing.T) {
 		{"never address 0", []vfio.IOVARange{{0, 0x1fff}}, page, page, 0, 0x1000, nil},
 		{"only address 0", []vfio.IOVARange{{0, 0xfff}}, page, page, 0, 0, vfio.ErrNoIOVA},
 		{"never address 0, bytes", []vfio.IOVARange{{0, 1}}, 1, 1, 0, 1, nil},
-		{"ranges trimmed to granules", []vfio.IOVARange{{0x1001, 0x3ffe}}, page, 1, 0, 0x2000, nil},
-		{"range without a whole granule", []vfio.IOVARange{{0x1001, 0x2ffe}}, page, 1, 0, 0, vfio.ErrNoIOVA},
-		{"unsorted", []vfio.IOVARange{{0x8000, 0x8fff}, {0x1000, 0x1fff}}, page, 1, 0, 0x1000, nil},
-		{"overlapping", []vfio.IOVARange{{0x1000, 0x2fff}, {0x2000, 0x4fff}, {0x1000, 0x1fff}}, page, 4 * page, 0, 0x1000, nil},
-		{"adjacent", []vfio.IOVARange{{0x2000, 0x2fff}, {0x1000, 0x1fff}}, page, 2 * page, 0, 0x1000, nil},
 		{"adjacent parts of a granule", []vfio.IOVARange{{0x1000, 0x17ff}, {0x1800, 0x1fff}}, page, page, 0, 0x1000, nil},
-		{"upside down", []vfio.IOVARange{{0x2000, 0x1000}}, page, 1, 0, 0, vfio.ErrNoIOVA},
-		{"none", nil, page, 1, 0, 0, vfio.ErrNoIOVA},
 		{"top of the address space", []vfio.IOVARange{{math.MaxUint64 - 0xfff, math.MaxUint64}}, page, page, 0, math.MaxUint64 - 0xfff, nil},
 		{"all of it", []vfio.IOVARange{{0, math.MaxUint64}, {5, math.MaxUint64}}, page, 1<<64 - page, 0, 0x1000, nil},
 		{"not quite the top", []vfio.IOVARange{{math.MaxUint64 - 0x1fff, math.MaxUint64 - 1}}, page, page, 0, math.MaxUint64 - 0x1fff, nil},
@@ -68,27 +60,16 @@ func TestIOVAAlloc(t *testing.T) {
 
 func TestIOVAFree(t *testing.T) {
 	a := vfio.NewIOVAAllocator([]vfio.IOVARange{{0x1000, 0x8fff}}, 4096)
-	iova, err := a.Alloc(0x2800, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	iova := must.Get(a.Alloc(0x2800, 0))(t)
 	for _, bad := range []struct{ iova, size uint64 }{
 		{iova, 0}, {iova, 0x1000}, {iova, 0x2000}, {iova, 0x3001}, {iova, math.MaxUint64},
 		{iova + 0x1000, 0x2000}, {iova + 1, 0x2800}, {0, 0x2800}, {0x8000, 0x1000}, {math.MaxUint64, 1},
 	} {
-		if err := a.Free(bad.iova, bad.size); !errors.Is(err, vfio.ErrNotMapped) {
-			t.Errorf("Free(%#x, %#x): %v", bad.iova, bad.size, err)
-		}
+		should.Fail(t, a.Free(bad.iova, bad.size), vfio.ErrNotMapped, "Free(%#x, %#x)", bad.iova, bad.size)
 	}
-	if got, err := a.Alloc(0x5000, 0); err != nil || got != 0x4000 {
-		t.Errorf("after bad frees the rest is %#x, %v", got, err)
-	}
-	if err := a.Free(iova, 0x2800); err != nil {
-		t.Error(err)
-	}
-	if err := a.Free(iova, 0x2800); !errors.Is(err, vfio.ErrNotMapped) {
-		t.Errorf("freed twice: %v", err)
-	}
+	should.Give(a.Alloc(0x5000, 0))(t, 0x4000, "after bad frees the rest")
+	should.OK(t, a.Free(iova, 0x2800))
+	should.Fail(t, a.Free(iova, 0x2800), vfio.ErrNotMapped, "freed twice")
 }
 
 // modelIOVA is the plainest allocator there is: a list of granules.
@@ -207,9 +188,7 @@ func TestIOVAConcurrent(t *testing.T) {
 				size := 1 + r.Uint64N(6*4096)
 				iova, err := a.Alloc(size, 0)
 				if err != nil {
-					if !errors.Is(err, vfio.ErrNoIOVA) {
-						t.Error(err)
-					}
+					should.Fail(t, err, vfio.ErrNoIOVA)
 					continue
 				}
 				mu.Lock()
@@ -225,14 +204,57 @@ func TestIOVAConcurrent(t *testing.T) {
 					delete(owner, p)
 				}
 				mu.Unlock()
-				if err := a.Free(iova, size); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, a.Free(iova, size))
 			}
 		})
 	}
 	all.Wait()
-	if got, err := a.Alloc(last-first+1, 0); err != nil || got != first {
-		t.Errorf("not all came back: %#x, %v", got, err)
-	}
+	should.Give(a.Alloc(last-first+1, 0))(t, first, "not all came back")
+}
+
+// TestDivideIOVAs: the parts do not overlap, are of one size,
+// and lie in the ranges.
+func TestDivideIOVAs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const granule = 4096
+		var ranges []vfio.IOVARange
+		at := rapid.Uint64Range(0, 1<<20).Draw(t, "start")
+		for range rapid.IntRange(1, 5).Draw(t, "ranges") {
+			size := rapid.Uint64Range(1, 1<<rapid.IntRange(13, 38).Draw(t, "bits")).Draw(t, "size")
+			ranges = append(ranges, vfio.IOVARange{First: at, Last: at + size - 1})
+			at += size + rapid.Uint64Range(1, 1<<20).Draw(t, "gap")
+		}
+		if rapid.Bool().Draw(t, "to the end") {
+			ranges = append(ranges, vfio.IOVARange{First: max(at, 1<<40), Last: ^uint64(0)})
+		}
+		of := rapid.IntRange(2, 9).Draw(t, "parts")
+		var all []vfio.IOVARange
+		var sizes []uint64
+		for part := range of {
+			var size uint64
+			for _, r := range vfio.DivideIOVAs(ranges, part, of, granule) {
+				if r.First%granule != 0 || r.Last%granule != granule-1 || r.Last < r.First {
+					t.Fatalf("part %d has %#x", part, r)
+				}
+				if !slices.ContainsFunc(ranges, func(x vfio.IOVARange) bool { return r.First >= x.First && r.Last <= x.Last }) {
+					t.Fatalf("%#x is not in %#x", r, ranges)
+				}
+				all = append(all, r)
+				size += r.Last - r.First + 1
+			}
+			sizes = append(sizes, size)
+		}
+		slices.SortFunc(all, func(a, b vfio.IOVARange) int { return cmp.Compare(a.First, b.First) })
+		for i := 1; i < len(all); i++ {
+			if all[i].First <= all[i-1].Last {
+				t.Fatalf("%#x and %#x overlap", all[i-1], all[i])
+			}
+		}
+		must.Be(t, slices.Min(sizes), slices.Max(sizes), "parts of %#x bytes", sizes)
+	})
+}
+
+func TestDivideByOne(t *testing.T) {
+	ranges := []vfio.IOVARange{{First: 1, Last: 99}}
+	should.Same(t, vfio.DivideIOVAs(ranges, 0, 1, 4096), ranges)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -13,10 +15,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // dmaMappings counts the mappings of DMA memory in this process.
 func dmaMappings(t *testing.T) int {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	return bytes.Count(b, []byte("/memfd:trapeze-dma"))
 }
 
@@ -26,11 +25,7 @@ func checkLeaks(t *testing.T) {
 	t.Helper()
 	files, mappings := leaktest.Files(t), dmaMappings(t)
 	t.Cleanup(func() {
-		if n := leaktest.Files(t); n != files {
-			t.Errorf("%d open files, %d before", n, files)
-		}
-		if n := dmaMappings(t); n != mappings {
-			t.Errorf("%d mappings of DMA memory, %d before", n, mappings)
-		}
+		should.Be(t, leaktest.Files(t), files, "open files")
+		should.Be(t, dmaMappings(t), mappings, "mappings of DMA memory")
 	})
 }

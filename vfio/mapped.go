@@ -6,8 +6,7 @@ import (
 	"os"
 )
 
-// ErrShortMap: a device has mapped less than it was asked for.
-var ErrShortMap = errors.New("less of a BAR is mapped than was asked for")
+var errShortMap = errors.New("less of a BAR is mapped than was asked for")
 
 // MappedBAR holds the mapped parts of a BAR. Accesses elsewhere are calls of the device. The
 // zero value has nothing mapped.
@@ -19,7 +18,7 @@ type mappedPart struct {
 }
 
 // MapBAR maps what can be mapped of BAR index, which info describes: all of it, or the areas
-// that the device names. It fails with ErrShortMap. Areas that are not whole pages, or not in the BAR, and those that
+// that the device names. It fails if the device maps less than it was asked for. Areas that are not whole pages, or not in the BAR, and those that
 // the device does not map after all, are left out.
 func MapBAR(dev Device, index int, info RegionInfo) (MappedBAR, error) {
 	var b MappedBAR
@@ -41,7 +40,7 @@ func MapBAR(dev Device, index int, info RegionInfo) (MappedBAR, error) {
 		}
 		b.parts = append(b.parts, mappedPart{a, m})
 		if n := len(m.Bytes()); uint64(n) < a.Size {
-			return MappedBAR{}, errors.Join(fmt.Errorf("%w: %#x of %#x bytes at %#x of BAR%d", ErrShortMap, n, a.Size, a.Offset, index), b.Close())
+			return MappedBAR{}, errors.Join(fmt.Errorf("%w: %#x of %#x bytes at %#x of BAR%d", errShortMap, n, a.Size, a.Offset, index), b.Close())
 		}
 	}
 	return b, nil

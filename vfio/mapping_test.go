@@ -6,15 +6,14 @@ import (
 	"net"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestMappingRegister32(t *testing.T) {
-	m, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{}))(t)
 	defer m.Close()
 	b := m.Bytes()
 	whole, odd := vfio.NewMapping(b, nil), vfio.NewMapping(b[1:], nil)
@@ -59,9 +58,7 @@ func TestMappingClose(t *testing.T) {
 	calls := 0
 	fails := errors.New("unmap fails")
 	m := vfio.NewMapping(make([]byte, 8), func() error { calls++; return fails })
-	if err := m.Close(); !errors.Is(err, fails) {
-		t.Errorf("Close: %v", err)
-	}
+	should.Fail(t, m.Close(), fails, "Close")
 	if err := m.Close(); err != nil || calls != 1 {
 		t.Errorf("Close again: %v, %d calls", err, calls)
 	}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 func TestParseMeminfo(t *testing.T) {
@@ -46,12 +49,8 @@ func TestCgroupRoom(t *testing.T) {
 		"odd/memory.max": "x\n", "odd/memory.current": "0\n",
 	} {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	tests := []struct {
 		name, groups string
@@ -71,9 +70,7 @@ func TestCgroupRoom(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := cgroupRoom(root, []byte(tt.groups)); got != tt.want {
-				t.Errorf("got %d, want %d", got, tt.want)
-			}
+			should.Be(t, cgroupRoom(root, []byte(tt.groups)), tt.want)
 		})
 	}
 }

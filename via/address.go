@@ -25,11 +25,11 @@ var Broadcast = datasheet.Broadcast
 // around it may be left out. It fails with ErrInvalidParameter. NIC.Resolve reads names of
 // hosts too.
 func ParseAddress(s string) (Address, error) {
-	h, err := hosts.ParseHost(s)
+	a, err := hosts.ParseHost(s)
 	if err != nil {
 		return Address{}, &Error{Op: "parse address", Code: ErrInvalidParameter, Err: err}
 	}
-	return address(h), nil
+	return a, nil
 }
 
 // Resolve returns the first Address of ResolveAll, with which Dial connects.

@@ -2,10 +2,14 @@ package via_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -14,10 +18,7 @@ func TestAddressRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := via.Address{MAC: via.MAC(rapid.SliceOfN(rapid.Byte(), 6, 6).Draw(t, "MAC")),
 			Discriminator: string(rapid.SliceOfN(rapid.OneOf(rapid.Byte(), rapid.SampledFrom([]byte("a/ \"\\#%\n"))), 0, via.MaxDiscriminator).Draw(t, "discriminator"))}
-		b, err := via.ParseAddress(a.String())
-		if err != nil || b != a {
-			t.Fatalf("%v is read as %v, %v", a, b, err)
-		}
+		must.Give(via.ParseAddress(a.String()))(t, a)
 	})
 }
 
@@ -45,4 +46,23 @@ func FuzzParseAddress(f *testing.F) {
 			t.Fatalf("%q is %v, which is read as %v, %v", s, a, b, err)
 		}
 	})
+}
+
+// TestSample: n subjects take each element once, and a long run takes of each subject what is left.
+func TestSample(t *testing.T) {
+	const n = 4
+	all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	var together []int
+	for i := range n {
+		t.Setenv(soak.Variable, "")
+		ordinary := sample(all, i, n)
+		t.Setenv(soak.Variable, "1")
+		both := slices.Sorted(slices.Values(slices.Concat(ordinary, sample(all, i, n))))
+		if !slices.Equal(both, all) {
+			t.Errorf("subject %d: an ordinary and a long run take %v, want each of %v once", i, both, all)
+		}
+		together = append(together, ordinary...)
+	}
+	slices.Sort(together)
+	should.Same(t, together, all, "%d subjects take", n)
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
@@ -13,10 +15,7 @@ import (
 func TestAsyncErrors(t *testing.T) {
 	nic, _ := conform.OnMemory(t, "", via.Options{})
 	vi := conform.NewEnd(t, nic, conform.Setup{}).VI
-	cq, err := nic.CreateCQ(t.Context(), 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cq := must.Get(nic.CreateCQ(t.Context(), 16))(t)
 	for _, c := range []struct {
 		event datasheet.Event
 		want  via.AsyncError
@@ -45,9 +44,7 @@ func TestAsyncErrors(t *testing.T) {
 			via.AsyncError{Code: via.AsyncRDMAReadProtection, Resource: via.ResourceVI, VI: vi, Operation: via.OperationRDMARead}},
 	} {
 		c.want.NIC = nic
-		if got := nic.Tell(c.event); got != c.want {
-			t.Errorf("%v: %+v, want %+v", c.event.Code, got, c.want)
-		}
+		should.Be(t, nic.Tell(c.event), c.want, "%v", c.event.Code)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -37,10 +39,7 @@ func openBoth(t testing.TB, first, second string, opts via.Options) (a, b *via.N
 // that what arrives is acknowledged.
 func onFaultless(t testing.TB, opts via.Options) (a, b *via.NIC) {
 	t.Helper()
-	first, second, err := emulator.Pair(emulator.PairOptions{Faults: wire.FaultOptions{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, second := must.Two(emulator.Pair(emulator.PairOptions{Faults: wire.FaultOptions{}}))(t)
 	return conform.OpenDevice(t, first, opts), conform.OpenDevice(t, second, opts)
 }
 
@@ -63,11 +62,7 @@ func udpAddresses(t testing.TB) (first, second string) {
 
 func freePort(t testing.TB) net.PacketConn {
 	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 }
 
 // onCable opens two emulated NICs whose wires are Ethernet ports, joined by a cable.
@@ -131,8 +126,8 @@ func sample[S ~[]E, E any](all S, i, n int) (part S) {
 	return part
 }
 
-// wholly says over which back end an ordinary run takes the suites whole. Of the checks over vfio-user
-// ci/commands has 'trapeze conform' take five sections, and the engine's tests run inline.
+// wholly says over which back end an ordinary run takes the suites whole. The tests of tools/trapeze run a section of
+// 'trapeze conform' over vfio-user, and the engine's tests run inline.
 func wholly(name string) bool { return name == "thread, mapped doorbells" }
 
 func withWaiting(o via.Options, w via.Waiting) via.Options { o.Waiting = w; return o }
@@ -253,7 +248,7 @@ func filtered(addresses func(t testing.TB) (first, second string)) func(t confor
 	return func(t conform.T, f conform.Filter) (a, b *via.NIC) {
 		first, second := addresses(t.(testing.TB))
 		a = conform.OpenNIC(t, first, via.Options{})
-		return a, conform.OpenDevice(t, conform.Must(emulator.OpenFiltered(t.Context(), second, f))(t), via.Options{})
+		return a, conform.OpenDevice(t, must.Get(emulator.OpenFiltered(t.Context(), second, f))(t), via.Options{})
 	}
 }
 
@@ -328,17 +323,11 @@ func TestOpenBadAddress(t *testing.T) {
 		t.Errorf("no server: %v", err)
 	}
 	var none context.Context
-	if _, err := via.Open(none, "emu:?wire=loop", via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("no context: %v", err)
-	}
-	if _, err := via.OpenDevice(ctx, nil, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("no device: %v", err)
-	}
+	should.Refuse(via.Open(none, "emu:?wire=loop", via.Options{}))(t, via.ErrInvalidParameter, "no context")
+	should.Refuse(via.OpenDevice(ctx, nil, via.Options{}))(t, via.ErrInvalidParameter, "no device")
 	d := newSpoiled(t)
 	if _, err := via.OpenDevice(none, d, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) || d.closed != 1 {
 		t.Errorf("no context: %v, the device was closed %d times", err, d.closed)
 	}
-	if _, err := via.New(ctx, nil, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("no NIC: %v", err)
-	}
+	should.Refuse(via.New(ctx, nil, via.Options{}))(t, via.ErrInvalidParameter, "no NIC")
 }

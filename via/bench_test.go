@@ -84,67 +84,29 @@ func BenchmarkConn(b *testing.B) {
 	}
 }
 
-// BenchmarkStream reports how fast messages flow in one direction. x-copy is the
-// time relative to a copy of the same bytes from one buffer to another.
+// BenchmarkStream reports how fast messages flow in one direction, in batches, through
+// completion queues; short ones cost the calls alone. x-copy is the time relative to a copy
+// of the same bytes from one buffer to another.
 func BenchmarkStream(b *testing.B) {
-	const window = 16
-	for _, size := range []int{8192, 65536} {
-		b.Run(sizeName(size), func(b *testing.B) {
+	for _, c := range []struct{ size, batch int }{{64, 1}, {64, 32}, {8192, 16}, {65536, 16}} {
+		b.Run(fmt.Sprintf("%s/batch-%d", sizeName(c.size), c.batch), func(b *testing.B) {
 			x, y := conform.OnMemory(b, "", via.Options{})
-			s := newStream(b, conform.NewWorld(b, x, y), size, window)
-			s.run(b, 100)
-			b.SetBytes(int64(size) * window) // in each turn of the loop
-			b.ReportAllocs()
-			for b.Loop() {
-				s.run(b, window)
-			}
-			each := float64(b.Elapsed().Nanoseconds()) / float64(window*b.N)
-			b.ReportMetric(each, "ns/message")
-			// As many buffers as the stream has, so that caches are as warm.
-			src, dst := make([]byte, window*size), make([]byte, 2*window*size)
-			i := 0
-			plain := median(4000, func() {
-				copy(dst[i%(2*window)*size:][:size], src[i%window*size:][:size])
-				i++
-			})
-			b.ReportMetric(each/plain, "x-copy")
-		})
-	}
-}
-
-// BenchmarkPeer is what the others are compared with: a copy, and a round trip
-// of two goroutines that hand each other copies.
-func BenchmarkPeer(b *testing.B) {
-	for _, size := range []int{64, 4096, 8192, 65536} {
-		b.Run("copy/"+sizeName(size), func(b *testing.B) {
-			src, dst := make([]byte, size), make([]byte, size)
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				copy(dst, src)
-			}
-		})
-		b.Run("channel/"+sizeName(size), func(b *testing.B) {
-			round := channelRoundTrip(b, size)
-			for b.Loop() {
-				round()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")
-		})
-	}
-}
-
-// BenchmarkPost is the cost of the calls alone, in batches: post, completion
-// queue, done, for messages without payload.
-func BenchmarkPost(b *testing.B) {
-	for _, batch := range []int{1, 32} {
-		b.Run(fmt.Sprintf("batch-%d", batch), func(b *testing.B) {
-			x, y := conform.OnMemory(b, "", via.Options{})
-			s := newCQStream(b, conform.NewWorld(b, x, y), 64, batch)
+			s := newCQStream(b, conform.NewWorld(b, x, y), c.size, c.batch)
+			b.SetBytes(int64(c.size * c.batch)) // in each turn of the loop
 			b.ReportAllocs()
 			for b.Loop() {
 				s.round(b)
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(batch*b.N), "ns/message")
+			each := float64(b.Elapsed().Nanoseconds()) / float64(c.batch*b.N)
+			b.ReportMetric(each, "ns/message")
+			// As many buffers as the stream has, so that caches are as warm.
+			src, dst := make([]byte, c.batch*c.size), make([]byte, c.batch*c.size)
+			i := 0
+			plain := median(4000, func() {
+				copy(dst[i%c.batch*c.size:][:c.size], src[i%c.batch*c.size:][:c.size])
+				i++
+			})
+			b.ReportMetric(each/plain, "x-copy")
 		})
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -21,14 +23,9 @@ import (
 // mapped is memory of the program's own.
 func mapped(t testing.TB, size int) []byte {
 	t.Helper()
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE))(t)
 	t.Cleanup(func() {
-		if err := unix.Munmap(b); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, unix.Munmap(b))
 	})
 	return b
 }
@@ -36,10 +33,7 @@ func mapped(t testing.TB, size int) []byte {
 func newCache(t testing.TB, o via.CacheOptions) (*via.NIC, *via.RegistrationCache) {
 	t.Helper()
 	nic, _ := conform.OnMemory(t, "", via.Options{})
-	c, err := nic.NewCache(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(nic.NewCache(o))(t)
 	return nic, c
 }
 
@@ -47,14 +41,9 @@ func TestCacheRefuses(t *testing.T) {
 	ctx := conform.Context(t)
 	page := os.Getpagesize()
 	nic, c := newCache(t, via.CacheOptions{Entries: 2, Bytes: uint64(3 * page)})
-	other, err := nic.NewCache(via.CacheOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(nic.NewCache(via.CacheOptions{}))(t)
 	for _, o := range []via.CacheOptions{{Entries: -1}, {Entries: nic.Query().MaxRegions + 1}, {Entries: 1 << 30}} {
-		if _, err := nic.NewCache(o); !errors.Is(err, via.ErrInvalidParameter) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		should.Refuse(nic.NewCache(o))(t, via.ErrInvalidParameter, "%+v", o)
 	}
 	b := mapped(t, 8*page)
 	var none context.Context
@@ -75,14 +64,8 @@ func TestCacheRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, f.want)
 		}
 	}
-	m, err := c.Acquire(ctx, b[10:20])
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := nic.Alloc(ctx, 64, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(c.Acquire(ctx, b[10:20]))(t)
+	plain := must.Get(nic.Alloc(ctx, 64, via.MemoryAttributes{}))(t)
 	for name, err := range map[string]error{
 		"release nothing":          c.Release(nil),
 		"release foreign memory":   c.Release(plain),
@@ -91,46 +74,20 @@ func TestCacheRefuses(t *testing.T) {
 		"set attributes":           m.SetAttributes(ctx, via.MemoryAttributes{}),
 		"invalidate, no context":   c.Invalidate(none, b),
 	} {
-		if !errors.Is(err, via.ErrInvalidParameter) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Fail(t, err, via.ErrInvalidParameter, "%s", name)
 	}
-	second, err := c.Acquire(ctx, b[page:page+1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Acquire(ctx, b[2*page:2*page+1]); !errors.Is(err, via.ErrResource) {
-		t.Errorf("all is in use: %v", err)
-	}
-	if err := errors.Join(c.Release(m), c.Release(second)); err != nil {
-		t.Error(err)
-	}
-	if err := c.Release(m); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("released twice: %v", err)
-	}
-	if err := c.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Acquire(ctx, b[:1]); !errors.Is(err, via.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
-	m, err = other.Acquire(ctx, b[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nic.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Acquire(ctx, b[:1]); !errors.Is(err, via.ErrClosed) {
-		t.Errorf("the NIC is closed: %v", err)
-	}
-	if err := other.Invalidate(ctx, b); !errors.Is(err, via.ErrClosed) {
-		t.Errorf("the NIC is closed: %v", err)
-	}
+	second := must.Get(c.Acquire(ctx, b[page:page+1]))(t)
+	should.Refuse(c.Acquire(ctx, b[2*page:2*page+1]))(t, via.ErrResource, "all is in use")
+	should.OK(t, errors.Join(c.Release(m), c.Release(second)))
+	should.Fail(t, c.Release(m), via.ErrInvalidParameter, "released twice")
+	should.OK(t, c.Close(ctx))
+	should.Refuse(c.Acquire(ctx, b[:1]))(t, via.ErrClosed, "closed")
+	m = must.Get(other.Acquire(ctx, b[:1]))(t)
+	must.OK(t, nic.Close())
+	should.Refuse(other.Acquire(ctx, b[:1]))(t, via.ErrClosed, "the NIC is closed")
+	should.Fail(t, other.Invalidate(ctx, b), via.ErrClosed, "the NIC is closed")
 	_ = other.Release(m)
-	if _, err := nic.NewCache(via.CacheOptions{}); !errors.Is(err, via.ErrClosed) {
-		t.Errorf("the NIC is closed: %v", err)
-	}
+	should.Refuse(nic.NewCache(via.CacheOptions{}))(t, via.ErrClosed, "the NIC is closed")
 }
 
 // TestCacheInvalidate: what was invalidated is not found, and ends when it is released.
@@ -141,26 +98,16 @@ func TestCacheInvalidate(t *testing.T) {
 	b := mapped(t, 8*page)
 	acquire := func(b []byte) *via.Memory {
 		t.Helper()
-		m, err := c.Acquire(ctx, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
+		return must.Get(c.Acquire(ctx, b))(t)
 	}
 	first := acquire(b[:page])
-	if acquire(b[100:200]) != first {
-		t.Error("a part of what is registered was registered again")
-	}
+	should.Be(t, acquire(b[100:200]), first, "a part of what is registered was registered again")
 	whole := acquire(b)
 	if whole == first || acquire(b[3*page:4*page]) != whole {
 		t.Error("what does not fit a registration found one")
 	}
-	if err := errors.Join(c.Release(whole), c.Release(whole)); err != nil {
-		t.Error(err)
-	}
-	if err := c.Invalidate(ctx, b[:1]); !errors.Is(err, via.ErrResource) {
-		t.Errorf("invalidated in use: %v", err)
-	}
+	should.OK(t, errors.Join(c.Release(whole), c.Release(whole)))
+	should.Fail(t, c.Invalidate(ctx, b[:1]), via.ErrResource, "invalidated in use")
 	if first.Bytes() == nil || whole.Bytes() != nil {
 		t.Error("what is in use ended, or what is not has not")
 	}
@@ -175,9 +122,7 @@ func TestCacheInvalidate(t *testing.T) {
 	if err := c.Release(first); err != nil || first.Bytes() != nil {
 		t.Errorf("released by all: %v", err)
 	}
-	if err := c.Invalidate(ctx, b[page:]); err != nil { // nobody has it any more
-		t.Error(err)
-	}
+	should.OK(t, c.Invalidate(ctx, b[page:])) // nobody has it any more
 	if s := c.Stats(); s.Invalidated != 2 || s.Hits != 2 || s.Misses != 3 || s.Entries != 1 || s.Bytes != uint64(page) {
 		t.Errorf("%+v", s)
 	}
@@ -193,10 +138,7 @@ func TestCacheModel(t *testing.T) {
 	b := mapped(t, pages*page)
 	rapid.Check(t, func(rt *rapid.T) {
 		o := via.CacheOptions{Entries: rapid.IntRange(1, 6).Draw(rt, "entries"), Bytes: uint64(page * rapid.IntRange(1, 16).Draw(rt, "pages"))}
-		c, err := nic.NewCache(o)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		c := must.Get(nic.NewCache(o))(rt)
 		type entry struct {
 			m           *via.Memory
 			first, last int // pages
@@ -214,9 +156,7 @@ func TestCacheModel(t *testing.T) {
 			case 0:
 				if len(inUse) > 0 {
 					i := rapid.IntRange(0, len(inUse)-1).Draw(rt, "which")
-					if err := c.Release(inUse[i]); err != nil {
-						rt.Fatal(err)
-					}
+					must.OK(rt, c.Release(inUse[i]))
 					for _, e := range model {
 						if e.m == inUse[i] {
 							e.users--
@@ -312,13 +252,9 @@ func TestCacheModel(t *testing.T) {
 			}
 		}
 		for _, m := range inUse {
-			if err := c.Release(m); err != nil {
-				rt.Fatal(err)
-			}
+			must.OK(rt, c.Release(m))
 		}
-		if err := c.Close(ctx); err != nil {
-			rt.Fatal(err)
-		}
+		must.OK(rt, c.Close(ctx))
 		if s := c.Stats(); s.Entries != 0 || s.Bytes != 0 {
 			rt.Fatalf("%+v after Close", s)
 		}
@@ -356,23 +292,17 @@ func TestCacheConcurrently(t *testing.T) {
 				if m.Bytes() == nil {
 					failed.Add(1)
 				}
-				if err := c.Release(m); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, c.Release(m))
 			}
 		})
 	}
 	wg.Wait()
-	if failed.Load() != 0 {
-		t.Errorf("%d registrations had gone while they were used", failed.Load())
-	}
+	should.Be(t, failed.Load(), 0, "registrations had gone while they were used")
 	s := c.Stats()
 	if s.Hits+s.Misses != acquired.Load() || s.Entries > 16 || uint64(s.Entries) != s.Misses-s.Evicted-s.Invalidated {
 		t.Errorf("%+v of %d uses", s, acquired.Load())
 	}
-	if err := c.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, c.Close(ctx))
 }
 
 func TestCacheAllocatesNothing(t *testing.T) {
@@ -380,18 +310,11 @@ func TestCacheAllocatesNothing(t *testing.T) {
 	_, c := newCache(t, via.CacheOptions{})
 	b := mapped(t, 1<<16)
 	use := func() {
-		m, err := c.Acquire(ctx, b[100:5000])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Release(m); err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(c.Acquire(ctx, b[100:5000]))(t)
+		must.OK(t, c.Release(m))
 	}
 	use()
-	if n := testing.AllocsPerRun(100, use); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	should.Be(t, testing.AllocsPerRun(100, use), 0, "allocations")
 }
 
 // BenchmarkCache looks up one of 10,000 registrations after the other, and ends its use.
@@ -402,13 +325,8 @@ func BenchmarkCache(b *testing.B) {
 	memory := mapped(b, entries*stride)
 	order := rand.New(rand.NewPCG(1, 2)).Perm(entries)
 	use := func(i int) {
-		m, err := c.Acquire(ctx, memory[i*stride+64:][:4000])
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := c.Release(m); err != nil {
-			b.Fatal(err)
-		}
+		m := must.Get(c.Acquire(ctx, memory[i*stride+64:][:4000]))(b)
+		must.OK(b, c.Release(m))
 	}
 	for _, i := range order {
 		use(i)

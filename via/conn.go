@@ -16,15 +16,14 @@ import (
 // directions: a VI together with the buffers and descriptors of its two queues.
 // Dial and Listener.Accept make one.
 //
-// Send copies a message. Acquire, Post, Receive and Release do without the copy; Add,
-// PostBatch and ReceiveBatch take one doorbell for several messages.
+// Send copies a message. Acquire, Post, Receive and Release do without the copy.
 //
 // A reliable Conn loses no message to a slow reader. What was posted waits in the NIC until the
 // other side has a free receive, and keeps its send buffer until then; Acquire waits once all
 // buffers are in use. So a sender can be SendDepth messages ahead of what the other side can
 // hold. Flush says when all of them are there.
 //
-// Acquire, Add and Post belong to one goroutine at a time, Receive and Release to one,
+// Acquire and Post belong to one goroutine at a time, Receive and Release to one,
 // which may be another; Send, CloseSend, Flush and Close may be called by any.
 type Conn struct {
 	nic             *NIC
@@ -40,7 +39,7 @@ type Conn struct {
 	lazy            int           // receives that are posted again together
 	inline          bool          // messages are built in their descriptors
 	buffers         []byte        // memory, for as long as there is any: of the sends, then of the receives
-	send, recv      []*Descriptor // each twice, so that a batch is in one piece
+	send, recv      []*Descriptor // recv twice, so that those that are posted together are in one piece
 	last            []*Descriptor // the one that says that no message follows; none if unreliable
 	sending         chan struct{} // held by Send and CloseSend
 
@@ -166,8 +165,7 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 		}
 		c.last[0].SetImmediate(endMark)
 	}
-	c.out.lengths = make([]int32, c.sends)
-	c.send, c.recv = slices.Repeat(c.send, 2), slices.Repeat(c.recv, 2)
+	c.recv = slices.Repeat(c.recv, 2)
 	_, err = c.vi.PostRecvBatch(c.recv[:c.receives])
 	return err
 }

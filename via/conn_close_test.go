@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -17,10 +19,7 @@ import (
 // they end with ErrClosed, and touch nothing that Close has freed.
 func TestConnCloseInUse(t *testing.T) {
 	const large = 1 << 20
-	da, db, err := emulator.Pair(emulator.PairOptions{Threads: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	da, db := must.Two(emulator.Pair(emulator.PairOptions{Threads: true}))(t)
 	na, nb := nicOf(t, da), nicOf(t, db)
 	for round := range soak.Count(10, 30) {
 		a, b := connect(t, na, nb, via.ConnOptions{MaxMessage: large, SendDepth: 2, RecvDepth: 2})
@@ -69,35 +68,23 @@ func TestConnCloseInUse(t *testing.T) {
 func TestConnOfClosedNIC(t *testing.T) {
 	for _, o := range []via.ConnOptions{{}, {MaxMessage: 64}, {Reliability: via.Unreliable}} {
 		for _, threads := range []bool{false, true} {
-			da, db, err := emulator.Pair(emulator.PairOptions{Threads: threads})
-			if err != nil {
-				t.Fatal(err)
-			}
+			da, db := must.Two(emulator.Pair(emulator.PairOptions{Threads: threads}))(t)
 			na, nb := nicOf(t, da), nicOf(t, db)
 			a, b := connect(t, na, nb, o)
 			ctx := conform.Context(t)
 			for range 2 {
-				if err := b.Send(ctx, []byte("for a NIC that is closed")); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Send(ctx, []byte("for a NIC that is closed")))
 			}
-			if _, err := a.Receive(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Receive(ctx))(t)
 			if !threads { // else one is lent
-				if err := a.Release(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, a.Release())
 			}
-			if err := na.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, na.Close())
 			for name, do := range map[string]func() error{
-				"send":       func() error { return a.Send(ctx, []byte("x")) },
-				"acquire":    func() error { _, err := a.TryAcquire(); return err },
-				"post":       func() error { return a.Post(1) },
-				"post batch": a.PostBatch,
-				"flush":      func() error { return a.Flush(ctx) },
+				"send":    func() error { return a.Send(ctx, []byte("x")) },
+				"acquire": func() error { _, err := a.TryAcquire(); return err },
+				"post":    func() error { return a.Post(1) },
+				"flush":   func() error { return a.Flush(ctx) },
 				"receive": func() error {
 					if threads {
 						return a.Release()
@@ -113,9 +100,7 @@ func TestConnOfClosedNIC(t *testing.T) {
 					return err
 				},
 			} {
-				if err := do(); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("%+v, threads %v: %s: %v", o, threads, name, err)
-				}
+				should.Fail(t, do(), net.ErrClosed, "%+v, threads %v: %s", o, threads, name)
 			}
 			if err := errors.Join(a.Close(), a.Close()); err != nil {
 				t.Errorf("%+v, threads %v: close: %v", o, threads, err)

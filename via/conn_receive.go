@@ -11,10 +11,9 @@ import (
 type recvSide struct {
 	turns
 	next     int   // the receive that comes next
-	held     int   // messages before it that the application has
+	held     bool  // the application has the message before it
 	released int   // receives before these that are to be posted again
 	failed   error // nothing more comes: io.EOF if the other side has ended
-	look     [16]*Descriptor
 }
 
 // Receive waits for the next message, which stays valid until Release. It fails
@@ -56,41 +55,12 @@ func (c *Conn) tryReceive() ([]byte, error) {
 	return c.came(c.in.mu.DoneHeld(true))
 }
 
-// ReceiveBatch is TryReceive for several messages: it puts those that have come into
-// into, as many as it has room for, and returns how many these are. Release gives all
-// of them back with one doorbell.
-func (c *Conn) ReceiveBatch(into [][]byte) (int, error) {
-	s := &c.in
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := c.ready(); err != nil || s.busy {
-		return 0, err
-	}
-	n := 0
-	for n < len(into) {
-		look := s.look[:min(len(into)-n, len(s.look))]
-		came, err := s.mu.DoneBatchHeld(look)
-		for _, d := range look[:max(came, 1)] { // if there is none, err says why
-			var m []byte
-			if m, err = c.came(d, err); m == nil {
-				if n > 0 { // what ends the connection is for the next call
-					err = nil
-				}
-				return n, err
-			}
-			into[n] = m
-			n++
-		}
-	}
-	return n, nil
-}
-
 // ready is why nothing can be received: messages are held, or no more come.
 func (c *Conn) ready() error {
 	switch {
 	case c.closed.Load():
 		return c.closedError()
-	case c.in.held != 0:
+	case c.in.held:
 		return c.nic.Refuse("receive", ErrInvalidState, "call Release first", "what was received last has not been released")
 	}
 	return c.in.failed
@@ -119,10 +89,10 @@ func (c *Conn) came(d *Descriptor, err error) ([]byte, error) {
 			if s.next++; s.next == c.receives {
 				s.next = 0
 			}
-			s.held++
+			s.held = true
 			return c.buffers[at : at+int(n) : at+c.max], nil
 		}
-	case err == ErrNotDone || err == ErrQueueEmpty && s.held != 0: // a batch has taken all receives
+	case err == ErrNotDone:
 		return nil, nil
 	case !c.ends(err):
 		return nil, err
@@ -138,19 +108,18 @@ func (c *Conn) breach(what string) error {
 	return c.nic.Refuse("receive", ErrProtocol, "both ends must be a via.Conn", "%s", what)
 }
 
-// Release gives back what was received last: a message, or a batch of them. If the
+// Release gives back the message that was received last. If the
 // connection has broken meanwhile, Receive says so behind the messages that had come.
 func (c *Conn) Release() error {
 	s := &c.in
 	switch {
-	case s.held == 0:
+	case !s.held:
 		return c.nic.Refuse("release", ErrInvalidState, "", "no message is held")
 	case c.closed.Load():
 		return c.closedError()
 	}
-	s.released += s.held
-	s.held = 0
-	if s.released < c.lazy {
+	s.held = false
+	if s.released++; s.released < c.lazy {
 		return nil
 	}
 	s.mu.Lock()

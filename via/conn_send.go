@@ -11,16 +11,13 @@ import (
 // sendSide is a Conn's state of its send queue. Counters are free-running.
 type sendSide struct {
 	turns
-	// Of the goroutine that posts: how many messages there have been, the slot of the
-	// next one, which is that number modulo the depth, and the bytes of those in slots.
-	added    uint32
+	// Of the goroutine that posts: the slot of the next message, and whether it has its buffer.
 	slot     int
-	lengths  []int32
-	acquired bool // its buffer
+	acquired bool
 	// What follows is guarded by mu; what other goroutines read is
 	// written as an index.
 	ended     atomic.Bool
-	posted    uint32 // of added, by the goroutine that posts
+	posted    uint32 // messages, by the goroutine that posts
 	last      uint32 // 1 once the end was posted, too
 	completed uint32 // of both
 	look      [16]*Descriptor
@@ -73,14 +70,11 @@ func (c *Conn) TryAcquire() ([]byte, error) {
 
 // hasBuffer reports whether a send buffer is free.
 func (c *Conn) hasBuffer() bool {
-	return c.out.added-datasheet.LoadIndex(&c.out.completed) < uint32(c.sends)
+	return c.out.posted-datasheet.LoadIndex(&c.out.completed) < uint32(c.sends)
 }
 
 // awaitBuffer waits for what TryAcquire lacks.
 func (c *Conn) awaitBuffer(ctx context.Context) error {
-	if err := c.PostBatch(); err != nil { // it may wait for these
-		return err
-	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.hasBuffer() {
@@ -95,47 +89,44 @@ func (c *Conn) awaitBuffer(ctx context.Context) error {
 
 // Post sends the first n bytes of the buffer that Acquire returned last.
 func (c *Conn) Post(n int) error {
-	err := c.Add(n)
-	if err == nil {
-		c.out.mu.Lock()
-		err = c.postAdded()
-		c.out.mu.Unlock()
-	}
-	return err
-}
-
-// Add is Post, but leaves the message to the next Post or PostBatch, which sends all
-// that has been added with one doorbell. Acquire returns another buffer then; before it
-// waits it sends what has been added.
-func (c *Conn) Add(n int) error {
 	const op = "post"
 	s := &c.out
-	if c.stopped() {
-		return c.maySend()
-	}
 	switch {
+	case c.stopped():
+		return c.maySend()
 	case !s.acquired:
 		return c.nic.Refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
 	case n < 0 || n > c.max:
 		return c.tooLong(op, n)
 	}
 	s.acquired = false
-	s.lengths[s.slot] = int32(n)
-	s.added++
-	if s.slot++; s.slot == len(s.lengths) {
+	first := s.slot
+	if s.slot++; s.slot == c.sends {
 		s.slot = 0
 	}
-	return nil
+	s.mu.Lock()
+	err := c.post(c.send[first:first+1], n)
+	s.mu.Unlock()
+	return err
 }
 
-// PostBatch sends what has been added, with one doorbell.
-func (c *Conn) PostBatch() error {
-	if c.out.added == c.out.posted {
-		return c.broken()
+// post hands the NIC the descriptor of a message of n bytes, with out.mu held.
+func (c *Conn) post(one []*Descriptor, n int) error {
+	if c.stopped() { // its memory may be gone
+		return c.maySend()
 	}
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.postAdded()
+	if d := one[0]; !c.inline {
+		d.Segments()[0].Length = uint32(n)
+	} else if err := d.SetInline(n); err != nil {
+		return c.lose(err)
+	}
+	one[0].Rearm()
+	c.out.posted++
+	if _, err := c.out.mu.PostHeld(one); err != nil {
+		// The slots count messages: there is no going on without this.
+		return c.lose(err)
+	}
+	return nil
 }
 
 // stopped reports whether there is something for maySend to say.
@@ -150,39 +141,6 @@ func (c *Conn) maySend() error {
 		return c.closedError()
 	case c.out.ended.Load():
 		return c.nic.Refuse("post", ErrInvalidState, "", "CloseSend has ended the sending")
-	}
-	return nil
-}
-
-// postAdded hands the NIC what has been added, with out.mu held.
-func (c *Conn) postAdded() error {
-	s := &c.out
-	if c.stopped() {
-		return c.maySend()
-	}
-	n := int(s.added - s.posted)
-	first := s.slot - n
-	if first < 0 {
-		first += len(s.lengths)
-	}
-	batch := c.send[first : first+n]
-	for i, d := range batch {
-		at := first + i
-		if at >= len(s.lengths) {
-			at -= len(s.lengths)
-		}
-		n := s.lengths[at]
-		if !c.inline {
-			d.Segments()[0].Length = uint32(n)
-		} else if err := d.SetInline(int(n)); err != nil {
-			return c.lose(err)
-		}
-		d.Rearm()
-	}
-	s.posted = s.added
-	if _, err := s.mu.PostHeld(batch); err != nil {
-		// The slots count messages: there is no going on without these.
-		return c.lose(err)
 	}
 	return nil
 }
@@ -209,7 +167,7 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.Post(copy(b, p))
 }
 
-// lockSending has the caller alone send until it receives from sending.
+// lockSending makes the caller alone send until it receives from sending.
 func (c *Conn) lockSending(ctx context.Context) error {
 	select {
 	case c.sending <- struct{}{}:

@@ -12,8 +12,10 @@ type EagerAttributes = driver.EagerAttributes
 // EagerStats count what has become of eager memory, see NIC.EagerStats.
 type EagerStats = driver.EagerStats
 
-// EagerMode is described at EagerWritten and EagerAtPost.
 type EagerMode = driver.EagerMode
+
+// EagerReceive says where messages go that are received into eager memory.
+type EagerReceive = driver.EagerReceive
 
 // NoRoom says what becomes of a registration for which the NIC has no memory left.
 type NoRoom = driver.NoRoom
@@ -26,6 +28,14 @@ const (
 	// EagerAtPost memory is written as any other. A post pushes what the send names, up to
 	// 4 KiB of a segment.
 	EagerAtPost = driver.EagerAtPost
+
+	// EagerIntoMemory: messages go where those of ordinary memory do.
+	EagerIntoMemory = driver.EagerIntoMemory
+	// EagerWriteBack: messages land in the NIC's copy, block by block, and it writes them back.
+	EagerWriteBack = driver.EagerWriteBack
+	// EagerHold: messages land in the NIC's copy and stay there until they are read with ReadAt of Memory.Eager.
+	// It needs EagerWritten, and takes no rights of remote NICs.
+	EagerHold = driver.EagerHold
 
 	// NoRoomFails: the registration fails with ErrResource.
 	NoRoomFails = driver.NoRoomFails

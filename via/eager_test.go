@@ -3,18 +3,40 @@ package via_test
 import (
 	"errors"
 	"io"
-	"os"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 var (
-	_ io.Writer   = (*via.Eager)(nil)
 	_ io.WriterAt = (*via.Eager)(nil)
+	_ io.ReaderAt = (*via.Eager)(nil)
 )
+
+// TestEagerHoldRefused: memory that the NIC holds is the program's alone, and written by Memory.Eager.
+func TestEagerHoldRefused(t *testing.T) {
+	nic, _ := conform.OnMemory(t, "", via.Options{})
+	hold := via.EagerAttributes{Mode: via.EagerWritten, Receive: via.EagerHold}
+	for name, a := range map[string]via.MemoryAttributes{
+		"not eager": {Eager: via.EagerAttributes{Receive: via.EagerWriteBack}}, "at post": {Eager: via.EagerAttributes{Mode: via.EagerAtPost, Receive: via.EagerHold}},
+		"no such way": {Eager: via.EagerAttributes{Mode: via.EagerWritten, Receive: 9}},
+		"for peers":   {RDMARead: true, Eager: hold}, "read-only": {ReadOnly: true, Eager: hold},
+	} {
+		should.Refuse(nic.Alloc(conform.Context(t), 4096, a))(t, via.ErrInvalidParameter, "%s", name)
+	}
+	m := must.Get(nic.Alloc(conform.Context(t), 4096, via.MemoryAttributes{Eager: hold}))(t)
+	should.Fail(t, m.SetAttributes(conform.Context(t), via.MemoryAttributes{RDMARead: true}), via.ErrInvalidParameter, "rights given later")
+	p := make([]byte, 10)
+	if n, err := m.Eager().ReadAt(p, 4090); n != 6 || err != io.EOF {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	should.Refuse(m.Eager().ReadAt(p, 4097))(t, via.ErrInvalidParameter, "behind the end")
+	should.Refuse(m.Eager().ReadAt(p, -1))(t, via.ErrInvalidParameter, "before the beginning")
+}
 
 // TestEagerAttributes: memory is eager if it says so, or if Options.Eager does and it says
 // nothing, and then stays so.
@@ -45,19 +67,14 @@ func TestEagerAttributes(t *testing.T) {
 			t.Errorf("%s: attributes set: %v, %+v", c.name, err, m.Attributes())
 		}
 	}
-	before, err := plain.EagerStats()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written}); !errors.Is(err, via.ErrResource) {
-		t.Errorf("more than the NIC has: %v", err)
-	}
+	before := must.Get(plain.EagerStats())(t)
+	should.Refuse(plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written}))(t, via.ErrResource, "more than the NIC")
 	written.NoRoom = via.NoRoomOrdinary
 	m, err := plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written})
 	if err != nil || m.IsEager() {
 		t.Fatalf("fallen back: %v", err)
 	}
-	if n, err := m.Eager().Write([]byte("stored")); n != 6 || err != nil || string(m.Bytes()[:6]) != "stored" {
+	if n, err := m.Eager().WriteAt([]byte("stored"), 0); n != 6 || err != nil || string(m.Bytes()[:6]) != "stored" {
 		t.Errorf("%d, %v", n, err)
 	}
 	if s, err := plain.EagerStats(); err != nil || s.Refused != before.Refused+2 || s.FellBack != before.FellBack+1 || s.FreeSRAM != before.FreeSRAM {
@@ -82,10 +99,7 @@ func TestEagerTokens(t *testing.T) {
 		{"said", plain, via.VIAttributes{EagerTokens: true}, true},
 		{"raw frames, Options.Eager", all, via.VIAttributes{Frames: via.StationFrames}, false},
 	} {
-		before, err := c.nic.EagerStats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(c.nic.EagerStats())(t)
 		v, err := c.nic.CreateVI(ctx, c.a, nil, nil)
 		if err != nil {
 			t.Fatal(c.name, err)
@@ -105,46 +119,6 @@ func TestEagerTokens(t *testing.T) {
 	}
 }
 
-// TestEagerCache: a cache keeps to its budget of eager bytes, and what finds no room in it is
-// ordinary.
-func TestEagerCache(t *testing.T) {
-	ctx := conform.Context(t)
-	page := os.Getpagesize()
-	_, c := newCache(t, via.CacheOptions{EagerBytes: uint64(2 * page), Attributes: via.MemoryAttributes{Eager: via.EagerAttributes{Mode: via.EagerAtPost}}})
-	b := mapped(t, 8*page)
-	acquire := func(i, pages int, eager bool) *via.Memory {
-		t.Helper()
-		m, err := c.Acquire(ctx, b[i*page:(i+pages)*page])
-		if err != nil || m.IsEager() != eager {
-			t.Fatalf("page %d: eager %v, %v", i, err == nil && m.IsEager(), err)
-		}
-		return m
-	}
-	release := func(m *via.Memory) {
-		t.Helper()
-		if err := c.Release(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first, second := acquire(0, 1, true), acquire(1, 1, true)
-	large := acquire(2, 3, false) // it could never be
-	inUse := acquire(5, 1, false) // the budget is in use
-	release(second)
-	third := acquire(6, 1, true) // in place of the second
-	if s := c.Stats(); s.EagerBytes != uint64(2*page) || s.Evicted != 1 || s.Entries != 4 {
-		t.Errorf("%+v", s)
-	}
-	for _, m := range []*via.Memory{first, large, inUse, third} {
-		release(m)
-	}
-	if err := c.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if s := c.Stats(); s.EagerBytes != 0 || s.Entries != 0 {
-		t.Errorf("closed: %+v", s)
-	}
-}
-
 // TestEagerReady: an application reads the front of a message that has not ended.
 func TestEagerReady(t *testing.T) {
 	a, b := conform.OnMemory(t, "&mtu=1500", via.Options{Eager: true})
@@ -155,12 +129,8 @@ func TestEagerReady(t *testing.T) {
 		x.Memory.Bytes()[i] = byte(i / 251)
 	}
 	r := y.Prepare(t, y.Recv[0], 0, size)
-	if err := y.VI.PostRecv(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, size)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.VI.PostRecv(r))
+	must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, size)))
 	early, n := 0, uint32(0)
 	p.Until("the message", func() bool {
 		done := r.Status().Done()
@@ -202,9 +172,7 @@ func TestEagerPrograms(t *testing.T) {
 	for i, more := 0, true; more; i++ {
 		select {
 		case err := <-loaded:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			more = false
 		default:
 		}

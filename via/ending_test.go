@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
@@ -34,13 +36,9 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 				const size = 3000
 				x, y := p.Connect(conform.Setup{})
 				for i := range n {
-					if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], size*i, size)); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], size*i, size)))
 				}
-				if err := x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, size)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, size)))
 				done := make(chan error, 1)
 				go func() {
 					ctx, cancel := context.WithTimeout(t.Context(), conform.Timeout)
@@ -52,9 +50,7 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 						t.Fatalf("message %d: %v", i, err)
 					}
 				}
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, b.Close())
 				if err := <-done; err != nil {
 					t.Errorf("%d messages: %v", n, err)
 				}
@@ -113,9 +109,7 @@ func TestReasons(t *testing.T) {
 	} {
 		got := via.AsyncError{Code: c.code, Detail: c.detail}.Reason()
 		for _, end := range []via.Code{via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken} {
-			if errors.Is(got, end) != (end == c.want) {
-				t.Errorf("%v %d: %v, want %v", c.code, c.detail, got, c.want)
-			}
+			should.Be(t, errors.Is(got, end), end == c.want, "%v %d: %v, want %v", c.code, c.detail, got, c.want)
 		}
 		if c.want == 0 && got != nil {
 			t.Errorf("%v: %v", c.code, got)
@@ -129,21 +123,13 @@ func TestClosedWithMessagesLeft(t *testing.T) {
 	a, b := conform.OnMemory(t, "", via.Options{})
 	p := conform.NewWorld(t, a, b)
 	x, y := p.Connect(conform.Setup{})
-	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 	for i := range 2 {
-		if err := x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 100)))
 	}
 	p.MustTake(y.VI.RecvDone)
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[1], 100, 100)); err != nil {
-		t.Fatal(err)
-	}
+	should.OK(t, a.Close())
+	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[1], 100, 100)))
 	if _, err := y.VI.RecvWait(conform.Context(t)); !errors.Is(err, via.ErrConnectionBroken) || errors.Is(err, via.ErrDisconnected) {
 		t.Errorf("behind the last message: %v", err)
 	}

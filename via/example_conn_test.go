@@ -18,15 +18,19 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// examplePair returns two NICs on one wire.
-func examplePair(ctx context.Context, options emulator.PairOptions) (a, b *via.NIC) {
+// examplePair returns two NICs on one wire, and what closes them.
+func examplePair(options emulator.PairOptions) (ctx context.Context, a, b *via.NIC, done func()) {
+	ctx, cancel := exampleContext()
 	da, db, err := emulator.Pair(options)
 	check(err)
 	a, err = via.OpenDevice(ctx, da, via.Options{})
 	check(err)
 	b, err = via.OpenDevice(ctx, db, via.Options{})
 	check(err)
-	return a, b
+	return ctx, a, b, func() {
+		_, _ = a.Close(), b.Close()
+		cancel()
+	}
 }
 
 // exampleConns returns the two ends of a connection.
@@ -64,11 +68,8 @@ func ExampleOpenDevice() {
 
 // Whoever dials may come first: Dial tries again until the other side listens.
 func ExampleDial() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	client, server := examplePair(ctx, emulator.PairOptions{})
-	defer client.Close()
-	defer server.Close()
+	ctx, client, server, done := examplePair(emulator.PairOptions{})
+	defer done()
 	go func() {
 		l, err := via.Listen(server, "clock", via.ListenOptions{})
 		check(err)
@@ -86,11 +87,8 @@ func ExampleDial() {
 
 // A listener chooses by what the other side has, and says why it refuses.
 func ExampleListen_options() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	client, server := examplePair(ctx, emulator.PairOptions{})
-	defer client.Close()
-	defer server.Close()
+	ctx, client, server, done := examplePair(emulator.PairOptions{})
+	defer done()
 	options := via.ListenOptions{Conn: func(r via.Remote) (via.ConnOptions, error) {
 		if r.MaxTransfer > 4096 {
 			return via.ConnOptions{}, errors.New("short messages only")
@@ -110,11 +108,8 @@ func ExampleListen_options() {
 
 // A listener that is busy has others wait: Dial tries again until there is room.
 func ExampleListen_backlog() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	client, server := examplePair(ctx, emulator.PairOptions{})
-	defer client.Close()
-	defer server.Close()
+	ctx, client, server, done := examplePair(emulator.PairOptions{})
+	defer done()
 	options := via.ListenOptions{Backlog: 1, Limit: 3} // one at a time, and three in all
 	l, err := via.Listen(server, "queue", options)
 	check(err)
@@ -140,11 +135,8 @@ func ExampleListen_backlog() {
 
 // A message is built where the NIC takes it from, and read where the NIC has put it.
 func ExampleConn_Acquire() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
 	a, b := exampleConns(ctx, x, y)
 
 	buffer, err := a.Acquire(ctx)
@@ -159,47 +151,10 @@ func ExampleConn_Acquire() {
 	// Output: 32768 bytes of room
 }
 
-// Several messages take one doorbell.
-func ExampleConn_PostBatch() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
-	a, b := exampleConns(ctx, x, y)
-	for _, word := range []string{"one", "doorbell", "each"} {
-		buffer, err := a.Acquire(ctx)
-		check(err)
-		check(a.Add(copy(buffer, word)))
-	}
-	check(a.PostBatch())
-
-	messages := make([][]byte, 8)
-	for got := 0; got < 3; {
-		n, err := b.ReceiveBatch(messages)
-		check(err)
-		for _, m := range messages[:n] {
-			fmt.Printf("%s\n", m)
-		}
-		if got += n; n > 0 {
-			check(b.Release()) // gives back all of the batch
-		} else {
-			b.Poll()
-		}
-	}
-	// Output:
-	// one
-	// doorbell
-	// each
-}
-
 // The end of a connection is io.EOF; everything else is an error.
 func ExampleConn_CloseSend() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
 	a, b := exampleConns(ctx, x, y)
 	check(a.Send(ctx, []byte("all there is")))
 	check(a.CloseSend(ctx))
@@ -217,11 +172,8 @@ func ExampleConn_CloseSend() {
 
 // A stream is a net.Conn: what works over TCP works over it.
 func ExampleConn_Stream() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
 	a, b := exampleConns(ctx, x, y)
 	out, err := a.Stream()
 	check(err)
@@ -239,11 +191,8 @@ func ExampleConn_Stream() {
 
 // A stream in one call, as net.Dialer.DialContext makes one over TCP.
 func ExampleDialStream() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	client, server := examplePair(ctx, emulator.PairOptions{})
-	defer client.Close()
-	defer server.Close()
+	ctx, client, server, done := examplePair(emulator.PairOptions{})
+	defer done()
 	l, err := via.Listen(server, "upper", via.ListenOptions{})
 	check(err)
 	served := make(chan error, 1)
@@ -267,11 +216,8 @@ func ExampleDialStream() {
 
 // A listener whose connections are streams serves what net.Listener serves.
 func ExampleListener_Streams() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	client, server := examplePair(ctx, emulator.PairOptions{})
-	defer client.Close()
-	defer server.Close()
+	_, client, server, done := examplePair(emulator.PairOptions{})
+	defer done()
 	l, err := via.Listen(server, "http", via.ListenOptions{})
 	check(err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -294,11 +240,8 @@ func ExampleListener_Streams() {
 
 // Two NICs on a bad wire, as a test may want them: all arrives, in order.
 func Example_faults() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Seed: 1}})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Seed: 1}})
+	defer done()
 	a, b := exampleConns(ctx, x, y)
 	for i := range 3 {
 		check(a.Send(ctx, fmt.Appendf(nil, "message %d", i)))

@@ -13,12 +13,12 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// connectVIs connects a VI of one NIC with one of another; the receives of the second
-// complete to a CQ, unless that is nil.
-func connectVIs(ctx context.Context, from, to *via.NIC, completions *via.CQ) (a, b *via.VI) {
+// connectVIs connects a VI of one NIC with one of another, which has the attributes; the
+// receives of that one complete to a CQ, unless that is nil.
+func connectVIs(ctx context.Context, from, to *via.NIC, attributes via.VIAttributes, completions *via.CQ) (a, b *via.VI) {
 	a, err := from.CreateVI(ctx, via.VIAttributes{}, nil, nil)
 	check(err)
-	b, err = to.CreateVI(ctx, via.VIAttributes{}, nil, completions)
+	b, err = to.CreateVI(ctx, attributes, nil, completions)
 	check(err)
 	connected := make(chan error)
 	go func() {
@@ -58,17 +58,14 @@ func ExampleOpen() {
 
 // Several VIs complete to one queue, which says where to look.
 func ExampleCQ() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
 	cq, err := y.CreateCQ(ctx, 2*via.DefaultDepth)
 	check(err)
 	names := map[*via.VI]string{}
 	var senders []*via.VI
 	for _, name := range []string{"first", "second"} {
-		a, b := connectVIs(ctx, x, y, cq)
+		a, b := connectVIs(ctx, x, y, via.VIAttributes{}, cq)
 		senders, names[b] = append(senders, a), name
 		receive, _ := withRoom(ctx, b, 64)
 		check(b.PostRecv(receive))
@@ -86,12 +83,9 @@ func ExampleCQ() {
 
 // A short message may stand in its descriptor: the NIC has it with the same read.
 func Example_inline() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
-	a, b := connectVIs(ctx, x, y, nil)
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
+	a, b := connectVIs(ctx, x, y, via.VIAttributes{}, nil)
 	receive, memory := withRoom(ctx, b, 64)
 	check(b.PostRecv(receive))
 
@@ -108,17 +102,14 @@ func Example_inline() {
 
 // Memory can be registered more than once, with other rights each time.
 func ExampleNIC_Register() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
 	memory, err := y.Alloc(ctx, 8192, via.MemoryAttributes{})
 	check(err)
 	half, err := y.Register(ctx, memory.Bytes()[4096:], via.MemoryAttributes{ReadOnly: true})
 	check(err)
 
-	a, b := connectVIs(ctx, x, y, nil)
+	a, b := connectVIs(ctx, x, y, via.VIAttributes{}, nil)
 	ds, err := b.NewDescriptors(ctx, 1, 1)
 	check(err)
 	check(errors.Join(half.AddTo(ds[0], 0, 64), b.PostRecv(ds[0])))
@@ -132,11 +123,8 @@ func ExampleNIC_Register() {
 
 // A policy says when the parts of a frame that is still arriving move on.
 func ExampleNIC_SetPolicy() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	_, x, _, done := examplePair(emulator.PairOptions{})
+	defer done()
 	check(x.SetPolicy(via.Policy{Name: "static", MinPulseSend: 512, MinPulseReceive: 1024}))
 	state, err := x.Policy()
 	check(err)
@@ -171,11 +159,8 @@ func ExampleNIC_LoadProgram() {
 
 // An endpoint for raw frames needs no connection: it sends and takes Ethernet frames.
 func Example_frames() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
 	a, err := x.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames}, nil, nil)
 	check(err)
 	b, err := y.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames}, nil, nil)
@@ -199,12 +184,9 @@ func Example_frames() {
 // A program in the NIC puts the payload of a message into the buffer that belongs to
 // the message's tag, whatever receive takes the message.
 func ExampleVI_SetPayload() {
-	ctx, cancel := exampleContext()
-	defer cancel()
-	x, y := examplePair(ctx, emulator.PairOptions{})
-	defer x.Close()
-	defer y.Close()
-	a, b := connectVIs(ctx, x, y, nil)
+	ctx, x, y, done := examplePair(emulator.PairOptions{})
+	defer done()
+	a, b := connectVIs(ctx, x, y, via.VIAttributes{}, nil)
 
 	spec, err := firmware.BuildShipped("ipt") // incoming payload table
 	check(err)

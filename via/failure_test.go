@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -24,15 +26,11 @@ func TestSurpriseRemoval(t *testing.T) {
 	t.Parallel()
 	ctx := conform.Context(t)
 	deviceA, deviceB, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	nics := [2]*via.NIC{openDevice(t, deviceA, via.Options{}), openDevice(t, deviceB, via.Options{})}
 	p := conform.NewWorld(t, nics[0], nics[1])
 	x, y := p.Connect(conform.Setup{})
-	if err := errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))))
 	lost := make(chan via.AsyncError, 1)
 	nics[1].OnError(func(e via.AsyncError) {
 		if e.Code == via.AsyncConnectionLost {
@@ -61,27 +59,20 @@ func TestSurpriseRemoval(t *testing.T) {
 
 	// The other end finds its peer dead, and can be used again.
 	p.Until("the peer to be found dead", func() bool {
-		s, err := y.VI.Query(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(y.VI.Query(ctx))(t)
 		return s.State == via.ErrorState
 	})
 	if e := <-lost; e.VI != y.VI || !errors.Is(e.Reason(), via.ErrPeerLost) {
 		t.Errorf("event %+v: %v", e, e.Reason())
 	}
-	if err := y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 100)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 100)))
 	for what, done := range map[string]func() (*via.Descriptor, error){"receive": y.VI.RecvDone, "send": y.VI.SendDone} {
 		_, err := p.Take(done)
 		if !errors.Is(err, via.ErrPeerLost) || !errors.Is(err, descriptors.ErrPeerLost) || !errors.Is(err, via.ErrDescriptor) || errors.Is(err, via.ErrDisconnected) {
 			t.Errorf("%s: error %v, want %v", what, err, via.ErrPeerLost)
 		}
 	}
-	if err := errors.Join(y.VI.Disconnect(ctx), y.VI.Close(ctx)); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, errors.Join(y.VI.Disconnect(ctx), y.VI.Close(ctx)))
 }
 
 // TestEndIsTold ends NICs of each back end while their programs do nothing, or wait
@@ -89,10 +80,7 @@ func TestSurpriseRemoval(t *testing.T) {
 func TestEndIsTold(t *testing.T) {
 	pulled := func(o emulator.PairOptions) func(t *testing.T) (*via.NIC, func()) {
 		return func(t *testing.T) (*via.NIC, func()) {
-			a, b, err := emulator.Pair(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a, b := must.Two(emulator.Pair(o))(t)
 			t.Cleanup(func() { _ = b.Close() })
 			return openDevice(t, a, via.Options{}), a.Remove
 		}
@@ -106,10 +94,7 @@ func TestEndIsTold(t *testing.T) {
 		},
 		"vfio-user, device pulled": func(t *testing.T) (*via.NIC, func()) {
 			d, address := serve(t)
-			nic, err := via.Open(conform.Context(t), address, via.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			nic := must.Get(via.Open(conform.Context(t), address, via.Options{}))(t)
 			t.Cleanup(func() { _ = nic.Close() })
 			return nic, d.Remove
 		},
@@ -123,9 +108,7 @@ func TestEndIsTold(t *testing.T) {
 					told <- a
 				}
 			})
-			if err := e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, 100)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, 100)))
 			end()
 			if name == "vfio-user, device pulled" {
 				_, _ = e.VI.RecvWait(conform.Context(t))
@@ -162,10 +145,7 @@ func TestEndIsTold(t *testing.T) {
 
 func openDevice(t *testing.T, device vfio.Device, opts via.Options) *via.NIC {
 	t.Helper()
-	nic, err := via.OpenDevice(conform.Context(t), device, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(via.OpenDevice(conform.Context(t), device, opts))(t)
 	t.Cleanup(func() { _ = nic.Close() })
 	return nic
 }
@@ -174,14 +154,8 @@ func openDevice(t *testing.T, device vfio.Device, opts via.Options) *via.NIC {
 func serve(t *testing.T) (d *emulator.Device, address string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "nic")
-	nics, err := emulator.Fleet(t.Context(), "emu:", []string{socket})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := vfiouser.Listen(socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nics := must.Get(emulator.Fleet(t.Context(), "emu:", []string{socket}))(t)
+	l := must.Get(vfiouser.Listen(socket, 0o600))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
@@ -204,22 +178,13 @@ func TestNothingLeaks(t *testing.T) {
 		p := conform.NewWorld(t, a, b)
 		x, y := p.Connect(conform.Setup{})
 		for _, e := range []*conform.End{x, y} {
-			if err := errors.Join(e.VI.PostRecv(e.Recv[0]), e.VI.PostSend(e.Send[0])); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(e.VI.PostRecv(e.Recv[0]), e.VI.PostSend(e.Send[0])))
 		}
-		cq, err := a.CreateCQ(conform.Context(t), 16)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cq := must.Get(a.CreateCQ(conform.Context(t), 16))(t)
 		if !closeFirst {
-			if err := cq.Close(conform.Context(t)); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, cq.Close(conform.Context(t)))
 		}
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(a.Close(), b.Close()))
 	}
 	use(true) // what is opened once and for all
 	fds, maps := leaktest.Files(t), leaktest.Mappings(t)

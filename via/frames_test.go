@@ -5,15 +5,17 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
-	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -25,9 +27,7 @@ func newFrames(t testing.TB, n *via.NIC, which via.Frames) *conform.End {
 	e := conform.NewEnd(t, n, conform.Setup{Memory: via.DefaultDepth * 2 * size,
 		Attributes: via.VIAttributes{Frames: which, MaxTransfer: min(size, uint32(n.Query().MTU))}})
 	for i, d := range e.Recv {
-		if err := e.VI.PostRecv(e.Prepare(t, d, (len(e.Recv)+i)*size, size)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.VI.PostRecv(e.Prepare(t, d, (len(e.Recv)+i)*size, size)))
 	}
 	return e
 }
@@ -36,9 +36,7 @@ func newFrames(t testing.TB, n *via.NIC, which via.Frames) *conform.End {
 func sendFrame(t testing.TB, p *conform.World, e *conform.End, frame []byte) {
 	t.Helper()
 	copy(e.Memory.Bytes(), frame)
-	if err := e.VI.PostSend(e.Prepare(t, e.Send[0], 0, len(frame))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.VI.PostSend(e.Prepare(t, e.Send[0], 0, len(frame))))
 	p.MustTake(e.VI.SendDone)
 }
 
@@ -54,9 +52,7 @@ func takeFrame(t testing.TB, p *conform.World, e *conform.End, size int) []byte 
 	const slot = 1514
 	frame := bytes.Clone(e.Memory.Bytes()[(len(e.Recv)+i)*slot:][:size])
 	d.Rearm()
-	if err := e.VI.PostRecv(d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.VI.PostRecv(d))
 	return frame
 }
 
@@ -149,46 +145,33 @@ func TestFramesRefused(t *testing.T) {
 		"kind":        {kind, via.ErrInvalidParameter},
 		"destroy":     {x.VI.Close(ctx), via.ErrInvalidState},
 	} {
-		if !errors.Is(c.got, c.want) {
-			t.Errorf("%s: %v, want %v", what, c.got, c.want)
-		}
+		should.Fail(t, c.got, c.want, "%s", what)
 	}
 	forged := datagram(b, "10.0.0.1:7", "10.0.0.2:9", 40)
 	copy(forged[12:], datasheet.EtherType[:])
 	copy(x.Memory.Bytes(), forged)
-	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(forged))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(forged))))
 	d, err := p.Take(x.VI.SendDone)
 	if !errors.Is(err, via.ErrDescriptor) || d.Status()&via.StatusFormatError == 0 {
 		t.Errorf("a frame of our protocol: %v", err)
 	}
-	if err := x.VI.Disconnect(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.VI.Disconnect(ctx))
 	for range x.Recv {
 		if d, err := p.Take(x.VI.RecvDone); d == nil || d.Status()&via.StatusFlushed == 0 {
 			t.Fatalf("after disconnect: %v", err)
 		}
 	}
-	if err := x.VI.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, x.VI.Close(ctx))
 }
 
 // loadImage loads an image that we ship and returns its maps by name.
 func loadImage(t testing.TB, n *via.NIC, name string) map[string]programMap {
 	t.Helper()
 	img, maps := build(t, name)
-	if _, err := n.LoadProgram(conform.Context(t), img, load.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.LoadProgram(conform.Context(t), img, load.Options{}))(t)
 	byName := map[string]programMap{}
 	for i, spec := range maps {
-		m, err := n.ProgramMap(maps, i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(n.ProgramMap(maps, i))(t)
 		byName[spec.Name] = m
 	}
 	return byName
@@ -229,14 +212,10 @@ func TestFlowSteering(t *testing.T) {
 		for _, f := range flows { // the table is empty: the oldest
 			frame := datagram(b, f.from, f.to, 100)
 			sendFrame(t, p, x, frame)
-			if got := takeFrame(t, p, queues[0], len(frame)); !bytes.Equal(got, frame) {
-				t.Errorf("%s: other bytes", f.from)
-			}
+			should.Same(t, takeFrame(t, p, queues[0], len(frame)), frame, "%s: other bytes", f.from)
 		}
 		for i := range uint32(firmware.SteerQueues) {
-			if err := table.Update(words(i), words(queues[i%2].VI.Number()), datasheet.MailboxAny); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, table.Update(words(i), words(queues[i%2].VI.Number()), datasheet.MailboxAny))
 		}
 		var want [2][][]byte
 		for round := range 6 {
@@ -252,9 +231,7 @@ func TestFlowSteering(t *testing.T) {
 				t.Fatalf("no flow is for queue %d", q)
 			}
 			for i, frame := range frames {
-				if got := takeFrame(t, p, queues[q], len(frame)); !bytes.Equal(got, frame) {
-					t.Fatalf("queue %d, frame %d: other bytes", q, i)
-				}
+				must.Same(t, takeFrame(t, p, queues[q], len(frame)), frame, "queue %d, frame %d: other bytes", q, i)
 			}
 		}
 		s, err := b.ProgramStatus()
@@ -277,9 +254,7 @@ func TestAccessList(t *testing.T) {
 	rules := loadImage(t, b, "acl")["rules"]
 	const bad, good, to = "10.0.0.1:666", "10.0.0.1:667", "10.0.0.2:9"
 	rule := firmware.Rule{Action: firmware.FilterDrop}
-	if err := rules.Update(flowKey(bad, to), rule.Bytes(), datasheet.MailboxAny); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rules.Update(flowKey(bad, to), rule.Bytes(), datasheet.MailboxAny))
 	for range 3 {
 		for _, from := range []string{bad, good, bad} {
 			sendFrame(t, p, x, datagram(b, from, to, 100))
@@ -287,9 +262,7 @@ func TestAccessList(t *testing.T) {
 	}
 	frame := datagram(b, good, to, 100)
 	for range 3 {
-		if got := takeFrame(t, p, y, len(frame)); !bytes.Equal(got, frame) {
-			t.Error("a frame that should have been dropped came")
-		}
+		should.Same(t, takeFrame(t, p, y, len(frame)), frame, "a frame that should have been dropped came")
 	}
 	if _, err := y.VI.RecvDone(); err != via.ErrNotDone {
 		t.Errorf("one more frame came: %v", err)
@@ -313,9 +286,7 @@ func TestFlowCounters(t *testing.T) {
 		for _, n := range payloads {
 			frame := datagram(b, from, to, n)
 			sendFrame(t, p, x, frame)
-			if got := takeFrame(t, p, y, len(frame)); !bytes.Equal(got, frame) {
-				t.Error("other bytes")
-			}
+			should.Same(t, takeFrame(t, p, y, len(frame)), frame, "other bytes")
 		}
 	}
 	for from, payloads := range sizes {
@@ -324,9 +295,7 @@ func TestFlowCounters(t *testing.T) {
 			total += len(datagram(b, from, to, n))
 		}
 		value := make([]byte, 16) // frames, bytes
-		if err := flows.Lookup(flowKey(from, to), value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, flows.Lookup(flowKey(from, to), value))
 		frames, octets := binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
 		if frames != uint64(len(payloads)) || octets != uint64(total) {
 			t.Errorf("%s: %d frames of %d bytes, want %d of %d", from, frames, octets, len(payloads), total)
@@ -344,29 +313,20 @@ func TestIncomingPayloadTable(t *testing.T) {
 		x, y := p.Connect(conform.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})
 		entries := loadImage(t, b, "ipt")["entries"]
 		ctx := conform.Context(t)
-		buffers, err := b.Alloc(ctx, 4*size, via.MemoryAttributes{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		buffers := must.Get(b.Alloc(ctx, 4*size, via.MemoryAttributes{}))(t)
 		tags := []uint32{200, 3, 77}
 		for i, tag := range tags {
-			if err := errors.Join(y.VI.SetPayload(ctx, i+1, buffers, i*size, size),
-				entries.Update(words(tag), words(1, uint32(i+1)), datasheet.MailboxAny)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(y.VI.SetPayload(ctx, i+1, buffers, i*size, size),
+				entries.Update(words(tag), words(1, uint32(i+1)), datasheet.MailboxAny)))
 		}
 		for i, tag := range []uint32{77, 200, 3, 4} { // 4 has no entry
 			message := bytes.Repeat([]byte{byte(tag)}, size)
 			copy(x.Memory.Bytes(), message)
-			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], 0, size)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], 0, size)))
 			clear(y.Memory.Bytes())
 			d := x.Prepare(t, x.Send[0], 0, size)
 			d.SetImmediate(tag)
-			if err := x.VI.PostSend(d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, x.VI.PostSend(d))
 			p.MustTake(x.VI.SendDone)
 			got := p.MustTake(y.VI.RecvDone)
 			if n, ok := got.Immediate(); !ok || n != tag || got.Length() != size {
@@ -383,14 +343,10 @@ func TestIncomingPayloadTable(t *testing.T) {
 		// A receive without buffers is enough for what goes to an entry.
 		d := y.Recv[5]
 		d.Prepare()
-		if err := y.VI.PostRecv(d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, y.VI.PostRecv(d))
 		m := x.Prepare(t, x.Send[0], 0, size)
 		m.SetImmediate(tags[0])
-		if err := x.VI.PostSend(m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.VI.PostSend(m))
 		p.MustTake(x.VI.SendDone)
 		if got := p.MustTake(y.VI.RecvDone); got.Length() != size {
 			t.Errorf("%d bytes", got.Length())
@@ -401,12 +357,16 @@ func TestIncomingPayloadTable(t *testing.T) {
 			"beyond":         y.VI.SetPayload(ctx, 0, buffers, 4*size-1, 2),
 			"other NIC":      y.VI.SetPayload(ctx, 0, x.Memory, 0, 1),
 		} {
-			if !errors.Is(err, via.ErrInvalidParameter) {
-				t.Errorf("%s: %v", what, err)
-			}
+			should.Fail(t, err, via.ErrInvalidParameter, "%s", what)
 		}
-		if err := y.VI.SetPayload(ctx, 1, nil, 0, 0); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, y.VI.SetPayload(ctx, 1, nil, 0, 0))
 	}
+}
+
+// build makes an image that we ship.
+func build(t testing.TB, name string) (load.Image, []abi.Map) {
+	t.Helper()
+	s := must.Get(firmware.BuildShipped(name))(t)
+	img := must.Get(load.Flat(s.Link()))(t)
+	return img, s.Maps
 }

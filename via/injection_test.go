@@ -1,7 +1,6 @@
 package via_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -9,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
@@ -33,10 +32,7 @@ type spoiled struct {
 
 func newSpoiled(t *testing.T) *spoiled {
 	t.Helper()
-	x, y, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	x, y := must.Two(emulator.Pair(emulator.PairOptions{}))(t)
 	t.Cleanup(func() { _ = y.Close() })
 	return &spoiled{Device: x, memory: map[uint64]*vfio.Memory{}}
 }
@@ -119,13 +115,9 @@ func TestRefusedDestruction(t *testing.T) {
 	tag, err1 := nic.CreatePtag(ctx)
 	cq, err2 := nic.CreateCQ(ctx, 16)
 	vi, err3 := nic.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, cq, cq)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err1, err2, err3))
 	memory, err := nic.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d.refuse(true)
 	wantRefused(t, "close VI", vi.Close(ctx))
 	wantRefused(t, "close memory", memory.Close(ctx))
@@ -138,16 +130,12 @@ func TestRefusedDestruction(t *testing.T) {
 	_, err = nic.Alloc(ctx, 64, via.MemoryAttributes{})
 	wantRefused(t, "allocate memory", err)
 	d.refuse(false)
-	if err := errors.Join(vi.Close(ctx), memory.Close(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(vi.Close(ctx), memory.Close(ctx)))
 	d.refuse(true)
 	wantRefused(t, "close CQ", cq.Close(ctx))
 	wantRefused(t, "close ptag", tag.Close(ctx))
 	d.refuse(false)
-	if err := errors.Join(cq.Close(ctx), tag.Close(ctx)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(cq.Close(ctx), tag.Close(ctx)))
 	d.closing = io.ErrUnexpectedEOF
 	var e *via.Error
 	if err := nic.Close(); !errors.Is(err, d.closing) || !errors.As(err, &e) || e.Code != 0 || errors.Is(err, via.ErrResource) {
@@ -155,76 +143,5 @@ func TestRefusedDestruction(t *testing.T) {
 	}
 	if err := nic.Close(); err != nil || d.closed != 1 {
 		t.Errorf("second close: %v, device closed %d times", err, d.closed)
-	}
-}
-
-// older is a device without the register blocks that came last: the chain of blocks
-// ends before the one at the offset first.
-type older struct {
-	*emulator.Device
-	first uint32
-}
-
-func (o older) ReadRegion(index int, offset uint64, p []byte) error {
-	err := o.Device.ReadRegion(index, offset, p)
-	if index == vfio.RegionBAR0 && len(p) == 4 && binary.LittleEndian.Uint32(p) == o.first {
-		clear(p) // the pointer to it
-	}
-	return err
-}
-
-// TestOlderDevices: a NIC without delivery policies or control programs says so, and
-// a closed one that it is closed.
-func TestOlderDevices(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		first uint32
-		calls func(n *via.NIC) map[string]func() error
-	}{
-		{"no policies", datasheet.DMAOffset, func(n *via.NIC) map[string]func() error {
-			return map[string]func() error{
-				"set policy":      func() error { return n.SetPolicy(via.Policy{}) },
-				"query policy":    func() error { _, err := n.Policy(); return err },
-				"enable DMA log":  func() error { return n.EnableDMALog(16) },
-				"disable DMA log": n.DisableDMALog,
-				"read DMA log":    func() error { _, err := n.ReadDMALog(nil); return err },
-				"query DMA log":   func() error { _, err := n.DMALog(); return err },
-			}
-		}},
-		{"no programs", datasheet.ProcessorOffset, func(n *via.NIC) map[string]func() error {
-			return map[string]func() error{
-				"load program": func() error {
-					_, err := n.LoadProgram(context.Background(), load.Image{}, load.Options{})
-					return err
-				},
-				"roll program back": func() error {
-					_, err := n.RollBackProgram(context.Background(), load.Options{})
-					return err
-				},
-				"unload program": func() error { _, err := n.UnloadProgram(); return err },
-				"query program":  func() error { _, err := n.ProgramStatus(); return err },
-				"open map":       func() error { _, err := n.ProgramMap(nil, 0); return err },
-			}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := openDevice(t, older{newSpoiled(t).Device, c.first}, via.Options{})
-			calls := c.calls(n)
-			for op, call := range calls {
-				wantRefused(t, op, call())
-			}
-			if err := n.Close(); err != nil {
-				t.Fatal(err)
-			}
-			for op, call := range calls {
-				if err := call(); !errors.Is(err, via.ErrClosed) {
-					t.Errorf("%s after Close: %v", op, err)
-				}
-			}
-		})
-	}
-	o := older{newSpoiled(t).Device, datasheet.DMAOffset}
-	if n, err := via.OpenDevice(conform.Context(t), o, via.Options{Policy: via.Policy{Name: "auto"}}); n != nil || !errors.Is(err, via.ErrNotSupported) {
-		t.Errorf("%v", err)
 	}
 }

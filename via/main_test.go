@@ -1,6 +1,7 @@
 package via_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -14,5 +15,6 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(servedChild); folder != "" {
 		os.Exit(runServedChild(folder))
 	}
+	_ = flag.Set("test.parallel", "8") // tests that are parallel wait, for the most part
 	goleak.VerifyTestMain(m)
 }

@@ -18,8 +18,8 @@ const HostsFile = "/etc/trapeze/hosts"
 
 // names are those that a NIC knows, and the service that it asks.
 type names struct {
-	mu    sync.Mutex
-	table *hosts.Table // nil as long as no file has been read
+	mu   sync.Mutex
+	path string // of the file, see OpenNames
 	// service is asked for what the file does not have; nil for the DNS.
 	service NameService
 }
@@ -42,22 +42,21 @@ func (n *NIC) nameService() (s NameService, hint string) {
 	return n.names.service, "have its program publish it, or enter it into " + HostsFile
 }
 
-// OpenNames reads the file of names at path, or HostsFile for "", anew: lines with an
-// address, as Address.String has it, and the names for it. Without OpenNames, HostsFile
-// is read when a name is first looked up. It fails with ErrNameService for a file
-// that cannot be read or has mistakes, and leaves what was read before.
+// OpenNames has names looked up in the file at path, or HostsFile for "", which stands also for
+// no OpenNames: lines with an
+// address, as Address.String has it, and the names for it. It fails with ErrNameService for a file
+// that cannot be read or has mistakes, and leaves the one before.
 func (n *NIC) OpenNames(path string) error {
 	const op = "open names"
 	if err := n.Check(op); err != nil {
 		return err
 	}
-	table, err := readHosts(path)
-	if err != nil {
+	if _, err := readHosts(path); err != nil {
 		return n.Refuse(op, ErrNameService, "", "%w", err)
 	}
 	n.names.mu.Lock()
 	defer n.names.mu.Unlock()
-	n.names.table = table
+	n.names.path = path
 	return nil
 }
 
@@ -81,23 +80,21 @@ func readHosts(path string) (*hosts.Table, error) {
 	return table, nil
 }
 
-// CloseNames forgets what OpenNames has read.
+// CloseNames undoes OpenNames.
 func (n *NIC) CloseNames() {
 	n.names.mu.Lock()
 	defer n.names.mu.Unlock()
-	n.names.table = nil
+	n.names.path = ""
 }
 
-// table returns the table that has been read, or that of HostsFile.
+// table reads the file of names.
 func (n *NIC) table(op string) (*hosts.Table, error) {
 	n.names.mu.Lock()
-	t := n.names.table
+	path := n.names.path
 	n.names.mu.Unlock()
-	if t == nil {
-		if err := n.OpenNames(""); err != nil {
-			return nil, err
-		}
-		return n.table(op)
+	t, err := readHosts(path)
+	if err != nil {
+		return nil, n.Refuse(op, ErrNameService, "", "%w", err)
 	}
 	return t, nil
 }
@@ -135,7 +132,7 @@ func (n *NIC) AddressesOf(ctx context.Context, name string) ([]Address, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found := addresses(table.ByName(name)); len(found) > 0 {
+	if found := table.ByName(name); len(found) > 0 {
 		return found, nil
 	}
 	service, hint := n.nameService()
@@ -147,10 +144,6 @@ func (n *NIC) AddressesOf(ctx context.Context, name string) ([]Address, error) {
 		return nil, n.Refuse(op, ErrNameService, hint, "%w", err)
 	}
 	return found, nil
-}
-
-func address(h hosts.Host) Address {
-	return Address{MAC: h.MAC, Discriminator: h.Discriminator}
 }
 
 // HostByAddress returns the name of a host in the file of names: that of the address,
@@ -168,7 +161,7 @@ func (n *NIC) HostByAddress(a Address) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := table.ByHost(hosts.Host{MAC: a.MAC, Discriminator: a.Discriminator})
+	name := table.ByHost(a)
 	if name == "" {
 		return "", n.Refuse(op, ErrNameService, "enter it into "+HostsFile, "%v has no name", a)
 	}
@@ -195,9 +188,5 @@ func (n *NIC) Discovery() (Discovery, error) {
 	if err != nil {
 		return Discovery{}, err
 	}
-	d := Discovery{HopLimit: 1, Addresses: []Address{{MAC: datasheet.Broadcast}}}
-	for _, h := range table.All() {
-		d.Addresses = append(d.Addresses, address(h))
-	}
-	return d, nil
+	return Discovery{HopLimit: 1, Addresses: append([]Address{{MAC: datasheet.Broadcast}}, table.All()...)}, nil
 }

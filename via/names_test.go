@@ -9,20 +9,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // serveTXT is a DNS server of this machine that knows some TXT records.
 func serveTXT(t *testing.T, records map[string][]string) *net.Resolver {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	t.Cleanup(func() { conn.Close(); <-done })
 	go func() {
@@ -71,17 +74,13 @@ func TestNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	if err := nic.OpenNames(path); !errors.Is(err, via.ErrNameService) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	write("02:00:00:00:00:01 alpha.test\n02:00:00:00:00:02/echo beta alpha.test\n")
-	if err := nic.OpenNames(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nic.OpenNames(path))
 	one, two := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}, via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 2}, Discriminator: "echo"}
 	for _, c := range []struct {
 		name  string
@@ -137,42 +136,107 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v: %q, %v", a, name, err)
 		}
 	}
-	if name, err := nic.HostByAddress(via.Address{MAC: one.MAC, Discriminator: "any"}); name != "alpha.test" || err != nil {
-		t.Errorf("a NIC by another discriminator: %q, %v", name, err)
-	}
-	if _, err := nic.HostByAddress(via.Address{Discriminator: strings.Repeat("x", via.MaxDiscriminator+1)}); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Error(err)
-	}
+	should.Give(nic.HostByAddress(via.Address{MAC: one.MAC, Discriminator: "any"}))(t, "alpha.test", "a NIC by another discriminator")
+	should.Refuse(nic.HostByAddress(via.Address{Discriminator: strings.Repeat("x", via.MaxDiscriminator+1)}))(t, via.ErrInvalidParameter)
 	d, err := nic.Discovery()
 	if err != nil || d.HopLimit != 1 || len(d.Addresses) != 3 || !d.Addresses[0].MAC.IsMulticast() || d.Addresses[2].String() != two.String() {
 		t.Errorf("discovery: %+v, %v", d, err)
 	}
 
-	// A file with a mistake changes nothing.
-	write("02:00:00:00:00:01 alpha.test\nnonsense\n")
-	if err := nic.OpenNames(path); !errors.Is(err, via.ErrNameService) {
-		t.Error(err)
-	}
+	// A file with a mistake is not taken.
+	bad := filepath.Join(t.TempDir(), "bad")
+	must.OK(t, os.WriteFile(bad, []byte("02:00:00:00:00:01 alpha.test\nnonsense\n"), 0o600))
+	should.Fail(t, nic.OpenNames(bad), via.ErrNameService)
 	if _, err := nic.HostByName(ctx, "beta", 0); err != nil {
 		t.Error(err)
 	}
+	write("nonsense\n")
+	should.Refuse(nic.HostByName(ctx, "beta", 0))(t, via.ErrNameService, "a file that has gone bad")
 	nic.CloseNames()
-	if _, err := nic.HostByName(ctx, "beta", 0); !errors.Is(err, via.ErrNameService) {
-		t.Errorf("a name that was forgotten: %v", err)
-	}
+	should.Refuse(nic.HostByName(ctx, "beta", 0))(t, via.ErrNameService, "a name that was forgotten")
 	var none context.Context
-	if _, err := nic.HostByName(none, "beta", 0); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Error(err)
-	}
-	if err := nic.Close(); err != nil {
-		t.Fatal(err)
-	}
+	should.Refuse(nic.HostByName(none, "beta", 0))(t, via.ErrInvalidParameter)
+	must.OK(t, nic.Close())
 	_, byName := nic.HostByName(ctx, "beta", 0)
 	_, byAddress := nic.HostByAddress(one)
 	_, discovery := nic.Discovery()
 	for _, err := range []error{byName, byAddress, discovery, nic.OpenNames(path)} {
-		if !errors.Is(err, via.ErrClosed) {
-			t.Errorf("closed: %v", err)
+		should.Fail(t, err, via.ErrClosed, "closed")
+	}
+}
+
+// TestListenTwice: a name of a NIC belongs to one listener, of whatever package, until that
+// is closed. Another NIC has names of its own.
+func TestListenTwice(t *testing.T) {
+	n, other := openQuiet(t, "emu:?wire=mem:"+t.Name()), openQuiet(t, "emu:?wire=mem:"+t.Name())
+	kinds := map[string]func(n *via.NIC, name string) (interface{ Close() error }, error){
+		"via": func(n *via.NIC, name string) (interface{ Close() error }, error) {
+			return via.Listen(n, name, via.ListenOptions{})
+		},
+		"ring": func(n *via.NIC, name string) (interface{ Close() error }, error) {
+			return ring.Listen(n, name, ring.Options{})
+		},
+		"channel": func(n *via.NIC, name string) (interface{ Close() error }, error) {
+			return channel.Listen(n, name, channel.Options{})
+		},
+	}
+	for first, open := range kinds {
+		l := must.Get(open(n, "x"))(t)
+		for second, again := range kinds {
+			_, err := again(n, "x")
+			if !errors.Is(err, via.ErrAddressInUse) || !errors.Is(err, via.ErrResource) || !strings.Contains(err.Error(), "/x") {
+				t.Errorf("%s after %s: %v", second, first, err)
+			}
+			for _, free := range []struct {
+				n    *via.NIC
+				name string
+			}{{n, "y"}, {other, "x"}} {
+				m, err := again(free.n, free.name)
+				if err != nil {
+					t.Fatalf("%s after %s: a name that is free: %v", second, first, err)
+				}
+				must.OK(t, m.Close())
+			}
 		}
+		must.OK(t, l.Close())
+	}
+}
+
+// TestDialWithoutDeadline: Dial gives itself a time if its context has no end.
+func TestDialWithoutDeadline(t *testing.T) {
+	if !soak.Wanted() {
+		t.Skip("takes half a minute: run it with " + soak.Variable)
+	}
+	t.Parallel()
+	n := openQuiet(t, "emu:?wire=mem:"+t.Name())
+	began := time.Now()
+	_, err := via.Dial(context.Background(), n, via.Address{MAC: via.MAC{2, 9, 9, 9, 9, 9}, Discriminator: "x"}.String(), via.ConnOptions{})
+	if took := time.Since(began); !errors.Is(err, via.ErrTimeout) || took < via.DialTimeout-time.Second {
+		t.Errorf("after %v: %v", took, err)
+	}
+	for _, part := range []string{"02:09:09:09:09:09/x", "start the other side"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+}
+
+// TestSendWithoutRoom: a Send that has waited in vain says for what.
+func TestSendWithoutRoom(t *testing.T) {
+	client, server := openQuiet(t, "emu:?wire=mem:"+t.Name()), openQuiet(t, "emu:?wire=mem:"+t.Name())
+	l := must.Get(via.Listen(server, service, via.ListenOptions{}))(t)
+	c, err := via.Dial(conform.Context(t), client, l.Address().String(), small(via.ReliableDelivery))
+	must.OK(t, err)
+	must.Get(l.Accept(conform.Context(t)))(t)
+	ctx, cancel := context.WithTimeout(conform.Context(t), 100*time.Millisecond)
+	defer cancel()
+	for range 100 {
+		if err = c.Send(ctx, []byte("x")); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, via.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "send on ") ||
+		!strings.Contains(err.Error(), "the peer must receive first") {
+		t.Errorf("%v", err)
 	}
 }

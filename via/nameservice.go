@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
 
-// NameService finds programs by name. FileNames and DNSNames make two; the modules etcd and
+// NameService finds programs by name. DNSNames makes one; the modules etcd and
 // kubernetes have others. Its methods may be called from several goroutines. Their errors match
 // ErrNameService, and ErrInvalidParameter for a name, an address or a lease that cannot be.
 type NameService interface {
@@ -21,8 +21,7 @@ type NameService interface {
 	// lost. Several addresses may have one name. A service without a place for leases fails with
 	// errors.ErrUnsupported.
 	Publish(ctx context.Context, name string, a Address, lease time.Duration) (*Publication, error)
-	// Resolve returns the addresses that have a name, sorted by their text or in the order of a
-	// file. That there is none is no error.
+	// Resolve returns the addresses that have a name, sorted by their text. That there is none is no error.
 	Resolve(ctx context.Context, name string) ([]Address, error)
 	// Watch calls changed with the addresses that have a name, now and when they change, until ctx
 	// ends, whose error it returns. While the service cannot be reached it tries again.
@@ -71,7 +70,7 @@ func NameError(op string, cause error) error {
 
 // ErrLeaseLost is the error of a service's renewal once another publication has the entry, or the
 // service has forgotten it.
-var ErrLeaseLost = hosts.ErrLost
+var ErrLeaseLost = errors.New("the lease of the name is lost")
 
 // Publication is an address that is published under a name.
 type Publication struct {

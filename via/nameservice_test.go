@@ -1,63 +1,17 @@
 package via_test
 
 import (
+	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-func TestFileNames(t *testing.T) {
-	conform.NameService(t, func(t *testing.T) conform.NameServiceEnds {
-		folder := t.TempDir()
-		link := filepath.Join(t.TempDir(), "link")
-		if err := os.Symlink(folder, link); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, "hosts"), []byte("02:00:00:00:00:09 fixed # leased to nobody\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return conform.NameServiceEnds{
-			One: via.FileNames(filepath.Join(link, "hosts")), Other: via.FileNames(filepath.Join(folder, "hosts")),
-			Cut: func() {
-				if err := os.Remove(link); err != nil {
-					t.Error(err)
-				}
-			},
-		}
-	})
-}
-
-// TestFileNamesKeepsLines: lines that a person has written stay, and leases that have run out go.
-func TestFileNamesKeepsLines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "hosts")
-	const mine = "# who is where\n02:00:00:00:00:09 fixed # leased to nobody\n"
-	if err := os.WriteFile(path, []byte(mine+"02:00:00:00:00:08 fixed # leased 1000 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := via.FileNames(path)
-	a := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}
-	p, err := s.Publish(t.Context(), "fixed", a, via.MostLease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := s.Resolve(t.Context(), "fixed")
-	if err != nil || !slices.Equal(got, []via.Address{{MAC: via.MAC{2, 0, 0, 0, 0, 9}}, a}) {
-		t.Errorf("%v, %v", got, err)
-	}
-	if err := p.Withdraw(); err != nil {
-		t.Error(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil || string(text) != mine {
-		t.Errorf("%q, %v", text, err)
-	}
-}
 
 func TestDNSNames(t *testing.T) {
 	s := via.DNSNames(serveTXT(t, map[string][]string{"gamma.test.": {"via=02:00:00:00:00:08"}}))
@@ -80,37 +34,49 @@ func TestDNSNames(t *testing.T) {
 	}
 }
 
+// listed is a service with one name.
+type listed struct {
+	name string
+	at   []via.Address
+}
+
+func (s *listed) Publish(_ context.Context, name string, a via.Address, lease time.Duration) (*via.Publication, error) {
+	s.name, s.at = name, []via.Address{a}
+	return via.KeepPublished(1, time.Now(), lease, func(context.Context) error { return nil },
+		func(context.Context) error { s.at = nil; return nil }), nil
+}
+
+func (s *listed) Resolve(_ context.Context, name string) ([]via.Address, error) {
+	if name != s.name {
+		return nil, nil
+	}
+	return s.at, nil
+}
+
+func (s *listed) Watch(context.Context, string, func([]via.Address)) error { return nil }
+
 // TestDialByService: a listener publishes its address, and a program dials it by its name.
 func TestDialByService(t *testing.T) {
 	ctx := conform.Context(t)
 	server, client := conform.OnMemory(t, "", via.Options{})
-	l, err := via.Listen(server, "blocks", via.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(via.Listen(server, "blocks", via.ListenOptions{}))(t)
 	defer l.Close()
-	names := via.FileNames(filepath.Join(t.TempDir(), "hosts"))
+	names := &listed{}
 	client.UseNames(names)
 	if _, err := via.Dial(ctx, client, "cache", via.ConnOptions{}); !errors.Is(err, via.ErrNameService) || !strings.Contains(err.Error(), "publish") {
 		t.Errorf("nobody has the name: %v", err)
 	}
-	p, err := names.Publish(ctx, "cache", l.Address(), via.LeastLease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Withdraw()
+	p := must.Get(names.Publish(ctx, "cache", l.Address(), via.LeastLease))(t)
+	defer func() {
+		if err := p.Withdraw(); err != nil || names.at != nil {
+			t.Errorf("%v, %v is left", err, names.at)
+		}
+		<-p.Lost()
+	}()
 	for _, address := range []string{"cache", "cache:blocks"} {
-		out, err := via.Dial(ctx, client, address, via.ConnOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := out.Send(ctx, []byte("hello")); err != nil {
-			t.Error(err)
-		}
-		in, err := l.Accept(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(via.Dial(ctx, client, address, via.ConnOptions{}))(t)
+		should.OK(t, out.Send(ctx, []byte("hello")))
+		in := must.Get(l.Accept(ctx))(t)
 		if m, err := in.Receive(ctx); err != nil || string(m) != "hello" {
 			t.Errorf("%q, %v", m, err)
 		}

@@ -45,7 +45,7 @@ type Options struct {
 	// own, the descriptors that it makes and the tokens of its VIs: at the post, as far as
 	// the NIC has room, and ordinary from there on. Programs need no change.
 	Eager bool
-	// NoTelemetry has the process not show the NIC to programs beside it, such as trapeze ps. So
+	// NoTelemetry hides the NIC from programs beside this one, such as trapeze ps. So
 	// does the variable TRAPEZE_TELEMETRY=off of the environment, for all NICs.
 	NoTelemetry bool
 	// SampleLatency k has one send in 2^k of each VI timed from post to completion, for programs

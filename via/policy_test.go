@@ -1,16 +1,15 @@
 package via_test
 
 import (
-	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -42,69 +41,10 @@ func TestPolicyConformance(t *testing.T) {
 			continue
 		}
 		part.Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
-			x, y, err := emulator.Pair(c.options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x, y := must.Two(emulator.Pair(c.options))(t)
 			quiet := slog.New(slog.DiscardHandler)
 			return openDevice(t, x, via.Options{Policy: c.a, Logger: quiet}), openDevice(t, y, via.Options{Policy: c.b, Logger: quiet})
 		})
-	}
-}
-
-// TestPolicyRefused: what a NIC cannot have keeps it from being opened, and
-// changes nothing on one that is open.
-func TestPolicyRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		p    via.Policy
-		want []error
-		says string
-	}{
-		"unknown":  {via.Policy{Name: "warp"}, []error{via.ErrInvalidParameter, pipeline.ErrUnknownPolicy}, "hierarchical"},
-		"misplace": {via.Policy{Name: "table"}, []error{via.ErrInvalidParameter}, "host only"},
-		"off line": {via.Policy{Name: "optimal", At: via.AtHost}, []error{via.ErrInvalidParameter}, "one platform"},
-		"size":     {via.Policy{Name: "amp", MinPulseSend: 1 << 20}, []error{via.ErrInvalidParameter}, "65536"},
-	} {
-		if n, err := via.Open(t.Context(), "emu:", via.Options{Policy: c.p}); n != nil || err == nil {
-			t.Errorf("%s: opened, %v", name, err)
-		}
-		a, _ := conform.OnMemory(t, "", via.Options{})
-		before, err := a.Policy()
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = a.SetPolicy(c.p)
-		for _, want := range c.want {
-			var e *via.Error
-			if !errors.Is(err, want) || !errors.As(err, &e) || e.Op != "set policy" || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		if after, err := a.Policy(); after != before || err != nil {
-			t.Errorf("%s: %+v, %v", name, after, err)
-		}
-	}
-}
-
-// TestPolicyChanges: the policy is changed, and its place, while messages flow.
-func TestPolicyChanges(t *testing.T) {
-	for _, options := range []string{"", "&engine=thread"} {
-		a, b := conform.OnMemory(t, options, via.Options{})
-		p := newPingPong(t, conform.NewWorld(t, a, b), 30_000)
-		for i := range 60 {
-			policies := []via.Policy{
-				{}, {At: via.AtHost}, {Name: "static"}, {Name: "auto", At: via.AtHost}, {Name: "store-and-forward", At: via.AtHost}, {Name: "auto"},
-			}
-			if err := errors.Join(a.SetPolicy(policies[i%6]), b.SetPolicy(policies[i/6%6])); err != nil {
-				t.Fatal(err)
-			}
-			p.bothRound(t)
-		}
-		for _, n := range []*via.NIC{a, b} {
-			if s, err := n.Policy(); err != nil || s.Fallback != nil || s.Pump.BadProgress != 0 {
-				t.Errorf("%+v, %v", s, err)
-			}
-		}
 	}
 }
 
@@ -117,9 +57,7 @@ func TestDMALog(t *testing.T) {
 		p.bothRound(t)
 		logOnce := func() (once bool) {
 			for _, n := range []*via.NIC{a, b} {
-				if err := n.EnableDMALog(1000); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.EnableDMALog(1000))
 			}
 			p.bothRound(t)
 			once = true
@@ -140,9 +78,7 @@ func TestDMALog(t *testing.T) {
 				if s, err := n.DMALog(); err != nil || !s.Enabled || s.Records != 1024 || s.Lost != 0 {
 					t.Errorf("%+v, %v", s, err)
 				}
-				if err := n.DisableDMALog(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, n.DisableDMALog())
 			}
 			return once
 		}

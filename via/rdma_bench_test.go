@@ -3,6 +3,7 @@ package via_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -20,21 +21,14 @@ func newRDMABench(b *testing.B, size int) *rdmaBench {
 	p := conform.NewWorld(b, first, second)
 	x, y := p.Connect(conform.Setup{Segments: 2, Memory: 2*size + 64,
 		Attributes: via.VIAttributes{MaxTransfer: 64 << 10, RDMAWrite: true, RDMARead: true}})
-	to, err := second.Alloc(b.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	to := must.Get(second.Alloc(b.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(b)
 	return &rdmaBench{p, x, y, to}
 }
 
 // do posts d and takes it back.
 func (r *rdmaBench) do(b *testing.B, d *via.Descriptor) {
-	if err := r.x.VI.PostSend(d); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := take(r.x.VI.SendDone); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, r.x.VI.PostSend(d))
+	must.Get(take(r.x.VI.SendDone))(b)
 	d.Rearm()
 }
 
@@ -48,21 +42,15 @@ func BenchmarkRDMA(b *testing.B) {
 			r := newRDMABench(b, size)
 			write, send := r.x.Prepare(b, r.x.Send[0], 0, size), r.x.Prepare(b, r.x.Send[1], 0, size)
 			receive := r.y.Prepare(b, r.y.Recv[0], 0, size)
-			if err := write.SetRDMAWrite(r.to.Address(), r.to.Handle()); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, write.SetRDMAWrite(r.to.Address(), r.to.Handle()))
 			b.ReportAllocs()
 			for b.Loop() {
 				r.do(b, write)
 			}
 			sends := func() {
-				if err := r.y.VI.PostRecv(receive); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, r.y.VI.PostRecv(receive))
 				r.do(b, send)
-				if _, err := take(r.y.VI.RecvDone); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(take(r.y.VI.RecvDone))(b)
 				receive.Rearm()
 			}
 			b.ReportMetric(median(2000, func() { r.do(b, write) })/median(2000, sends), "x-send")
@@ -71,9 +59,7 @@ func BenchmarkRDMA(b *testing.B) {
 	b.Run("read/64", func(b *testing.B) {
 		r := newRDMABench(b, 64)
 		read := r.x.Prepare(b, r.x.Send[0], 0, 64)
-		if err := read.SetRDMARead(r.to.Address(), r.to.Handle()); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, read.SetRDMARead(r.to.Address(), r.to.Handle()))
 		b.ReportAllocs()
 		for b.Loop() {
 			r.do(b, read)

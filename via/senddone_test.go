@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -14,10 +15,7 @@ func TestSendDoneFindsEach(t *testing.T) {
 	ctx := t.Context()
 	var nics [2]*via.NIC
 	for i := range nics {
-		n, err := via.Open(ctx, "emu:?wire=mem:senddone", via.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(via.Open(ctx, "emu:?wire=mem:senddone", via.Options{}))(t)
 		defer n.Close()
 		nics[i] = n
 	}
@@ -27,9 +25,7 @@ func TestSendDoneFindsEach(t *testing.T) {
 	x.Prepare(t, s, 0, 64)
 	y.Prepare(t, r, 64, 64)
 	for i := range 1000 {
-		if err := errors.Join(y.VI.PostRecv(r), x.VI.PostSend(s)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(y.VI.PostRecv(r), x.VI.PostSend(s)))
 		_, err := y.VI.RecvDone()
 		for looks := 0; err == via.ErrNotDone && looks < 1_000_000; looks++ {
 			_, err = y.VI.RecvDone()
@@ -42,5 +38,30 @@ func TestSendDoneFindsEach(t *testing.T) {
 		}
 		s.Rearm()
 		r.Rearm()
+	}
+}
+
+// TestReceiverLooksAway: a send completes once the receiver has taken its message, although the receiver, whose
+// polls run its NIC, does not look again. On all wires the message itself, or what was said before, tells it.
+func TestReceiverLooksAway(t *testing.T) {
+	for _, share := range []string{"off", "on", "write"} {
+		t.Run(share, func(t *testing.T) {
+			a, b := onSharedMemory(t, "&engine=inline&share="+share)
+			w := conform.NewWorld(t, a, b)
+			x, y := w.Connect(conform.Setup{Attributes: via.VIAttributes{MaxTransfer: 8 << 10}})
+			for _, size := range []int{64, 1000, 8 << 10} {
+				x.Prepare(t, x.Send[0], 0, size)
+				y.Prepare(t, y.Recv[0], 0, size)
+				must.OK(t, y.VI.PostRecv(y.Recv[0]))
+				must.OK(t, x.VI.PostSend(x.Send[0]))
+				w.Until("the message", func() bool {
+					d, err := y.VI.RecvDone()
+					return err == nil && d.Length() == uint32(size)
+				})
+				if _, err := x.VI.SendWait(conform.Context(w)); err != nil {
+					t.Errorf("%d bytes: %v", size, err)
+				}
+			}
+		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/nettest"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -25,18 +27,12 @@ import (
 // connPair returns the two ends of a connection between two emulated NICs, the one
 // that dialled first.
 func connPair(t testing.TB, o via.ConnOptions, options emulator.PairOptions) (a, b *via.Conn) {
-	da, db, err := emulator.Pair(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	da, db := must.Two(emulator.Pair(options))(t)
 	return connect(t, nicOf(t, da), nicOf(t, db), o)
 }
 
 func nicOf(t testing.TB, d vfio.Device) *via.NIC {
-	n, err := via.OpenDevice(t.Context(), d, via.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(via.OpenDevice(t.Context(), d, via.Options{}))(t)
 	t.Cleanup(func() { closeNIC(t, n) })
 	return n
 }
@@ -45,42 +41,27 @@ func nicOf(t testing.TB, d vfio.Device) *via.NIC {
 func connect(t testing.TB, from, to *via.NIC, o via.ConnOptions) (a, b *via.Conn) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	l, err := via.Listen(to, "conn", via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err = via.Dial(ctx, from, l.Address().String(), o); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = l.Accept(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(via.Listen(to, "conn", via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }}))(t)
+	a = must.Get(via.Dial(ctx, from, l.Address().String(), o))(t)
+	b = must.Get(l.Accept(ctx))(t)
+	must.OK(t, l.Close())
 	return a, b
 }
 
 func closeNIC(t testing.TB, n *via.NIC) {
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, n.Close())
 }
 
 func streamPair(t testing.TB, o via.ConnOptions, options emulator.PairOptions) (a, b *via.Stream) {
 	ca, cb := connPair(t, o, options)
-	a, err := ca.Stream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err = cb.Stream(); err != nil {
-		t.Fatal(err)
-	}
+	a = must.Get(ca.Stream())(t)
+	b = must.Get(cb.Stream())(t)
 	return a, b
 }
 
 // TestNetConn runs the suite that every net.Conn must pass.
 func TestNetConn(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		options via.ConnOptions
@@ -95,6 +76,7 @@ func TestNetConn(t *testing.T) {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 				a, b := streamPair(t, tt.options, tt.nics)
 				return a, b, func() { _, _ = a.Close(), b.Close() }, nil
@@ -129,15 +111,11 @@ func TestStreamHalfClose(t *testing.T) {
 	if _, err := b.Write([]byte("answer")); err != nil {
 		t.Error(err)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, b.Close())
 	if got, err := io.ReadAll(a); err != nil || string(got) != "answer" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, a.Close())
 }
 
 // TestStreamCopy: io.Copy goes from and to registered memory, on faulty wires too.
@@ -156,9 +134,7 @@ func TestStreamCopy(t *testing.T) {
 			}()
 			got := sha256.New()
 			n, err := io.Copy(struct{ io.Writer }{got}, b)
-			if err := errors.Join(err, <-done, b.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(err, <-done, b.Close()))
 			if n != 1<<20 || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
 				t.Errorf("%d bytes came, and not those that were sent", n)
 			}
@@ -183,9 +159,7 @@ func TestStreamErrors(t *testing.T) {
 	if n, err := b.Read(rest); string(rest[:n]) != "me" || err != nil {
 		t.Errorf("%q is left, %v", rest[:n], err)
 	}
-	if err := errors.Join(a.Close(), b.Close()); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(a.Close(), b.Close()))
 }
 
 type writerFunc func([]byte) (int, error)
@@ -195,18 +169,14 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // TestStreamCloseDuringCopy: the memory of a stream lives as long as a call uses it.
 func TestStreamCloseDuringCopy(t *testing.T) {
 	a, b := streamPair(t, via.ConnOptions{}, emulator.PairOptions{})
-	if _, err := a.Write([]byte("held")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Write([]byte("held")))(t)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 2)
 	go func() {
 		_, err := b.WriteTo(writerFunc(func(p []byte) (int, error) {
 			close(inside)
 			<-goOn
-			if string(p) != "held" {
-				t.Errorf("%q", p)
-			}
+			should.Be(t, string(p), "held", "%q", p)
 			return len(p), nil
 		}))
 		done <- err
@@ -219,24 +189,16 @@ func TestStreamCloseDuringCopy(t *testing.T) {
 		done <- err
 	}()
 	<-inside
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, b.Close())
 	close(goOn)
 	for range 2 {
-		if err := <-done; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a call on a closed stream: %v", err)
-		}
+		should.Fail(t, <-done, net.ErrClosed, "a call on a closed stream")
 	}
-	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("read of a closed stream: %v", err)
-	}
+	should.Refuse(b.Read(make([]byte, 1)))(t, net.ErrClosed, "read of a closed stream")
 	if err := b.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, a.Close())
 }
 
 type readerFunc func([]byte) (int, error)
@@ -246,8 +208,6 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // TestStreamOfUnreliable: there is none.
 func TestStreamOfUnreliable(t *testing.T) {
 	a, b := connPair(t, via.ConnOptions{Reliability: via.Unreliable}, emulator.PairOptions{})
-	if _, err := a.Stream(); !errors.Is(err, via.ErrInvalidReliability) {
-		t.Error(err)
-	}
+	should.Refuse(a.Stream())(t, via.ErrInvalidReliability)
 	closeBoth(t, a, b)
 }

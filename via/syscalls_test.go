@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 	"golang.org/x/sys/unix"
@@ -79,7 +80,7 @@ func runSyscallChild() int {
 	return 0
 }
 
-// runHostChild has the host decide how frames move. It posts between sections,
+// runHostChild makes the host decide how frames move. It posts between sections,
 // which may wake the goroutine that takes part in that; in a section it polls
 // until the message is there. On one processor and without preemption that
 // goroutine has no part in it.
@@ -201,10 +202,7 @@ func testNoSystemCall(t *testing.T, kind string) {
 	// Who traces is a thread, not a process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
 	// Without asynchronous preemption and garbage collection the runtime has less
 	// to do on the thread.
 	env := append(os.Environ(), syscallChild+"="+kind, "GODEBUG=asyncpreemptoff=1", "GOGC=off")
@@ -219,20 +217,13 @@ func testNoSystemCall(t *testing.T, kind string) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
 		t.Skipf("system calls cannot be counted: ptrace is not permitted here: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() {
 		_ = child.Kill()
 		_ = child.Release()
 	}()
-	sections, err := countSyscalls(child.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(sections) != 1+countedSections {
-		t.Fatalf("the child ran %d sections, want %d", len(sections), 1+countedSections)
-	}
+	sections := must.Get(countSyscalls(child.Pid))(t)
+	must.Be(t, len(sections), 1+countedSections, "the child ran sections")
 	if len(sections[0]) == 0 {
 		t.Fatal("a system call made on purpose was not seen")
 	}

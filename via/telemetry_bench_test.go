@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/internal/framering"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -23,9 +24,7 @@ const block = 200 * time.Millisecond
 // processorTime is what this thread has had of the processors.
 func processorTime(b *testing.B) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
 }
 
@@ -87,11 +86,7 @@ func client(b *testing.B) *telemetry.Client {
 	b.Helper()
 	for _, path := range telemetry.Find() {
 		if strings.Contains(path, "/dpdk/test/") {
-			c, err := telemetry.Dial(b.Context(), path)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return c
+			return must.Get(telemetry.Dial(b.Context(), path))(b)
 		}
 	}
 	b.Fatal("there is no socket")
@@ -128,10 +123,7 @@ func takeFrames(b *testing.B, _ *atomic.Bool) {
 	if err != nil || memory == nil {
 		b.Fatal(answer, err)
 	}
-	ring, err := framering.NewReader(memory)
-	if err != nil {
-		b.Fatal(err)
-	}
+	ring := must.Get(framering.NewReader(memory))(b)
 	done, ended := make(chan struct{}), make(chan struct{})
 	b.Cleanup(func() { close(done); <-ended; c.Close(); _ = unix.Munmap(memory) })
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -32,9 +33,7 @@ func newPingPong(t testing.TB, p *conform.World, size int) *pingPong {
 			e.Prepare(t, e.Recv[i], size, size)
 		}
 		for _, d := range e.Recv[:2] {
-			if err := e.VI.PostRecv(d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.VI.PostRecv(d))
 		}
 	}
 	return &pingPong{x: x, y: y}
@@ -50,6 +49,7 @@ func (p *pingPong) round(t testing.TB) {
 	p.turns++
 }
 
+// hop sends one message. ci/bench/steps counts its instructions, so it uses no helper.
 func (p *pingPong) hop(t testing.TB, from, to *conform.End, i int) {
 	if p.turns >= 2 {
 		if _, err := take(from.VI.SendDone); err != nil {
@@ -84,69 +84,6 @@ func take(done func() (*via.Descriptor, error)) (*via.Descriptor, error) {
 	}
 }
 
-// stream keeps a window of messages on their way in one direction.
-type stream struct {
-	x, y                 *conform.End
-	window, posted, sent int
-	got                  int
-}
-
-func newStream(t testing.TB, p *conform.World, size, window int) *stream {
-	t.Helper()
-	x, y := p.Connect(conform.Setup{
-		Attributes: via.VIAttributes{MaxTransfer: 64 << 10, SendDepth: window, RecvDepth: 2 * window},
-		Memory:     2 * window * size,
-	})
-	for i, d := range x.Send {
-		x.Prepare(t, d, i*size, size)
-	}
-	for i, d := range y.Recv {
-		if err := y.VI.PostRecv(y.Prepare(t, d, i*size, size)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &stream{x: x, y: y, window: window}
-}
-
-// run sends n messages and returns when all have been received.
-func (s *stream) run(t testing.TB, n int) {
-	until := s.got + n
-	for s.got < until {
-		for s.posted < until && s.posted-s.sent < s.window {
-			d := s.x.Send[s.posted%s.window]
-			d.Rearm()
-			if err := s.x.VI.PostSend(d); err != nil {
-				t.Fatal(err)
-			}
-			s.posted++
-		}
-		for {
-			d, err := s.y.VI.RecvDone()
-			if err == via.ErrNotDone {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.Rearm()
-			if err := s.y.VI.PostRecv(d); err != nil {
-				t.Fatal(err)
-			}
-			s.got++
-		}
-		for s.sent < s.posted {
-			_, err := s.x.VI.SendDone()
-			if err == via.ErrNotDone {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.sent++
-		}
-	}
-}
-
 // cqStream sends batches and takes all completions through CQs.
 type cqStream struct {
 	x, y     *conform.End
@@ -159,18 +96,9 @@ func newCQStream(t testing.TB, p *conform.World, size, batch int) *cqStream {
 	ctx := conform.Context(t)
 	s := &cqStream{batch: batch}
 	end := func(nic *via.NIC) (*conform.End, *via.CQ) {
-		cq, err := nic.CreateCQ(ctx, 2*batch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		vi, err := nic.CreateVI(ctx, via.VIAttributes{SendDepth: batch, RecvDepth: batch}, cq, cq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := conform.Equip(ctx, nic, vi, batch*size, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cq := must.Get(nic.CreateCQ(ctx, 2*batch))(t)
+		vi := must.Get(nic.CreateVI(ctx, via.VIAttributes{MaxTransfer: 64 << 10, SendDepth: batch, RecvDepth: batch}, cq, cq))(t)
+		e := must.Get(conform.Equip(ctx, nic, vi, batch*size, 1))(t)
 		for i := range batch {
 			e.Prepare(t, e.Send[i], i*size, size)
 			e.Prepare(t, e.Recv[i], i*size, size)
@@ -179,9 +107,7 @@ func newCQStream(t testing.TB, p *conform.World, size, batch int) *cqStream {
 	}
 	s.x, s.xcq = end(p.A)
 	s.y, s.ycq = end(p.B)
-	if err := conform.ConnectVIs(ctx, s.x.VI, s.y.VI, t.Name()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conform.ConnectVIs(ctx, s.x.VI, s.y.VI, t.Name()))
 	return s
 }
 
@@ -191,12 +117,8 @@ func (s *cqStream) round(t testing.TB) {
 		s.x.Send[i].Rearm()
 		s.y.Recv[i].Rearm()
 	}
-	if _, err := s.y.VI.PostRecvBatch(s.y.Recv); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.x.VI.PostSendBatch(s.x.Send); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.y.VI.PostRecvBatch(s.y.Recv))(t)
+	must.Get(s.x.VI.PostSendBatch(s.x.Send))(t)
 	for received, sent := 0, 0; received < s.batch || sent < s.batch; {
 		received += s.poll(t, s.ycq, via.RecvQueue)
 		sent += s.poll(t, s.xcq, via.SendQueue)
@@ -215,9 +137,7 @@ func (s *cqStream) poll(t testing.TB, cq *via.CQ, want via.Queue) int {
 	if c.Queue == via.RecvQueue {
 		done = c.VI.RecvDone
 	}
-	if _, err := done(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(done())(t)
 	return 1
 }
 
@@ -232,14 +152,10 @@ func (p *pingPong) bothRound(t testing.TB) {
 		if p.turns >= 2 {
 			both.MustTake(from.VI.SendDone).Rearm()
 		}
-		if err := from.VI.PostSend(from.Send[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, from.VI.PostSend(from.Send[i]))
 		d := both.MustTake(to.VI.RecvDone)
 		d.Rearm()
-		if err := to.VI.PostRecv(d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, to.VI.PostRecv(d))
 	}
 	p.turns++
 }

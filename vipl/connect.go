@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// connection is a request that VipConnectWait has found.
 type connection struct {
 	name handle
 	nic  *nic
@@ -23,17 +23,11 @@ func (n *nic) connectWait(ctx context.Context, local string) (*connection, error
 		return nil, err
 	}
 	c := &connection{nic: n, via: found}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	err = via.ErrInvalidParameter
-	if !n.closed {
-		if err = via.ErrResource; connections.add(c, func(h handle) { c.name = h }) != 0 {
-			n.connections[c] = true
-			return c, nil
-		}
+	if err := enter(n, &connections, c, &c.name, n.connections); err != nil {
+		_ = found.Reject(context.Background())
+		return nil, err
 	}
-	_ = found.Reject(context.Background())
-	return nil, err
+	return c, nil
 }
 
 // forget ends the handle of a request that is answered.
@@ -58,9 +52,7 @@ func (v *vi) request(ctx context.Context, to via.Address, local string) (r via.R
 		if !errors.Is(err, via.ErrNoMatch) || time.Now().After(end) {
 			return r, err
 		}
-		select {
-		case <-time.After(matchEvery):
-		case <-ctx.Done():
+		if pause.For(ctx, matchEvery) != nil {
 			return r, err
 		}
 	}
@@ -68,7 +60,7 @@ func (v *vi) request(ctx context.Context, to via.Address, local string) (r via.R
 
 // accept connects v. A request that v does not fit waits on for another VI.
 func (c *connection) accept(v *vi) error {
-	if v.nic != c.nic {
+	if v == nil || v.nic != c.nic {
 		return via.ErrInvalidParameter
 	}
 	c.mu.Lock()

@@ -24,17 +24,11 @@ func (n *nic) createCQ(entries int) (*cq, error) {
 		return nil, err
 	}
 	c := &cq{nic: n, via: made}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	err = via.ErrInvalidParameter
-	if !n.closed {
-		if err = via.ErrResource; cqs.add(c, func(h handle) { c.name = h }) != 0 {
-			n.cqs[c] = true
-			return c, nil
-		}
+	if err := enter(n, &cqs, c, &c.name, n.cqs); err != nil {
+		_ = made.Close(context.Background())
+		return nil, err
 	}
-	_ = made.Close(context.Background())
-	return nil, err
+	return c, nil
 }
 
 // claim makes room for so many more completions, or says that so many fewer can come. No

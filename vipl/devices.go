@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,11 @@ const (
 	// variable names devices: words NAME=ADDRESS, an address for all names, or the path of
 	// a file as namesFile.
 	variable = "TRAPEZE_VIPL"
-	// namesFile has a line NAME ADDRESS for each device, if the variable is not set.
+	// namesFile has such words too, if the variable is not set, and comments behind #.
 	namesFile = "/etc/trapeze/vipl.conf"
 )
 
-var errNoDevice = fmt.Errorf("%w: no device of this name; set %s to NAME=ADDRESS, or write a line NAME ADDRESS into %s",
+var errNoDevice = fmt.Errorf("%w: no device of this name; set %s to NAME=ADDRESS, or write that into %s",
 	via.ErrInvalidParameter, variable, namesFile)
 
 // addressOf returns the device address that a name stands for. A name with a colon in it
@@ -30,21 +31,29 @@ func addressOf(name string) (string, error) {
 	if isAddress(name) {
 		return name, nil
 	}
-	path, words := namesFile, os.Getenv(variable)
-	switch {
-	case strings.HasPrefix(words, "/") && !strings.Contains(words, "="):
-		path = words
-	case words != "":
-		return lookUp(name, strings.Fields(words))
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
+	words := os.Getenv(variable)
+	if words == "" || strings.HasPrefix(words, "/") && !strings.Contains(words, "=") {
+		content, err := os.ReadFile(cmp.Or(words, namesFile))
 		if words == "" && errors.Is(err, os.ErrNotExist) {
 			return "", errNoDevice
 		}
-		return "", err
+		if err != nil {
+			return "", err
+		}
+		words = string(content)
 	}
-	return lookUpLine(name, string(content))
+	for line := range strings.Lines(words) {
+		line, _, _ = strings.Cut(line, "#")
+		for _, w := range strings.Fields(line) {
+			if isAddress(w) {
+				return w, nil
+			}
+			if n, address, ok := strings.Cut(w, "="); ok && n == name {
+				return address, nil
+			}
+		}
+	}
+	return "", errNoDevice
 }
 
 // running adds to the address of an emulated NIC that it runs on a thread of its own, unless
@@ -66,30 +75,6 @@ func running(address string) string {
 func isAddress(s string) bool {
 	scheme, _, ok := strings.Cut(s, ":")
 	return ok && !strings.ContainsAny(scheme, "/=")
-}
-
-// lookUp finds a name in words.
-func lookUp(name string, words []string) (string, error) {
-	for _, w := range words {
-		if isAddress(w) {
-			return w, nil
-		}
-		if n, address, ok := strings.Cut(w, "="); ok && n == name {
-			return address, nil
-		}
-	}
-	return "", errNoDevice
-}
-
-// lookUpLine finds a name in the lines of a file.
-func lookUpLine(name, content string) (string, error) {
-	for line := range strings.Lines(content) {
-		line, _, _ = strings.Cut(line, "#")
-		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			return f[1], nil
-		}
-	}
-	return "", errNoDevice
 }
 
 // logger writes what goes wrong in the background to stderr, as programs that set no

@@ -21,13 +21,10 @@ func trapezeOpenNic(name *C.VIP_CHAR) (C.int, C.uintptr_t) {
 
 //export trapezeCloseNic
 func trapezeCloseNic(name C.uintptr_t) C.int {
-	n := nics.find(handle(name))
-	if n == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	err := n.close()
-	n.freeAddress()
-	return code(err)
+	return on(&nics, name, func(n *nic) error {
+		defer n.freeAddress()
+		return n.close()
+	})
 }
 
 //export trapezeQueryNic
@@ -77,16 +74,14 @@ type errorHandler struct{ function, context C.uintptr_t }
 
 //export trapezeErrorCallback
 func trapezeErrorCallback(name, context, function C.uintptr_t) C.int {
-	n := nics.find(handle(name))
-	switch {
-	case n == nil:
-		return C.VIP_INVALID_PARAMETER
-	case function == 0:
-		n.setHandler(nil)
-	default:
-		n.setHandler(&errorHandler{function, context})
-	}
-	return C.VIP_SUCCESS
+	return on(&nics, name, func(n *nic) error {
+		if function == 0 {
+			n.setHandler(nil)
+		} else {
+			n.setHandler(&errorHandler{function, context})
+		}
+		return nil
+	})
 }
 
 // call calls the handler with an error of n's device, about a VI if it is known.
@@ -111,23 +106,18 @@ func (h *errorHandler) call(n *nic, about *vi, e via.AsyncError) {
 }
 
 //export trapezeCreatePtag
-func trapezeCreatePtag(name C.uintptr_t) (C.int, C.uintptr_t) {
-	n := nics.find(handle(name))
-	if n == nil {
-		return C.VIP_INVALID_PARAMETER, 0
-	}
-	p, err := n.createPtag()
-	if err != nil {
-		return code(err), 0
-	}
-	return C.VIP_SUCCESS, C.uintptr_t(p.name)
+func trapezeCreatePtag(name C.uintptr_t) (result C.int, tag C.uintptr_t) {
+	result = on(&nics, name, func(n *nic) error {
+		p, err := n.createPtag()
+		if err == nil {
+			tag = C.uintptr_t(p.name)
+		}
+		return err
+	})
+	return result, tag
 }
 
 //export trapezeDestroyPtag
 func trapezeDestroyPtag(name, tag C.uintptr_t) C.int {
-	n := nics.find(handle(name))
-	if n == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(n.destroyPtag(handle(tag)))
+	return on(&nics, name, func(n *nic) error { return n.destroyPtag(handle(tag)) })
 }

@@ -6,22 +6,17 @@ import "C"
 
 import "github.com/trapeze-nic/trapeze/via"
 
-//export trapezeSendNotify
-func trapezeSendNotify(name, context, function C.uintptr_t) C.int {
-	v := vis.find(handle(name))
-	if v == nil || function == 0 || v.send.cq != nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(v.via.NotifySend(v.notice(context, function)))
-}
-
-//export trapezeRecvNotify
-func trapezeRecvNotify(name, context, function C.uintptr_t) C.int {
-	v := vis.find(handle(name))
-	if v == nil || function == 0 || v.recv.cq != nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(v.via.NotifyRecv(v.notice(context, function)))
+//export trapezeNotify
+func trapezeNotify(name C.uintptr_t, receive C.int, context, function C.uintptr_t) C.int {
+	return on(&vis, name, func(v *vi) error {
+		switch q := v.queue(receive); {
+		case function == 0 || q.cq != nil:
+			return via.ErrInvalidParameter
+		case q == &v.recv:
+			return v.via.NotifyRecv(v.notice(context, function))
+		}
+		return v.via.NotifySend(v.notice(context, function))
+	})
 }
 
 // notice calls a function of the program's for a descriptor. A NIC that fails has none.

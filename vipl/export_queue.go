@@ -28,6 +28,15 @@ func code(err error) C.int {
 	return C.VIP_ERROR_RESOURCE
 }
 
+// on calls f with the object of a handle, and returns the code of its error.
+func on[T any](t *table[T], name C.uintptr_t, f func(*T) error) C.int {
+	object := t.find(handle(name))
+	if object == nil {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return code(f(object))
+}
+
 // posted is the code of a post: VIA has one for all that is wrong with a descriptor.
 func posted(err error) C.int {
 	if err == nil {
@@ -67,74 +76,44 @@ func unmapped(r *C.int) {
 
 func at(d *via.Descriptor) C.uintptr_t { return C.uintptr_t(d.Token().Address) }
 
-//export trapezePostSend
-func trapezePostSend(name, descriptor C.uintptr_t, memory C.uint32_t) (r C.int) {
+func (v *vi) queue(receive C.int) *queue {
+	if receive != 0 {
+		return &v.recv
+	}
+	return &v.send
+}
+
+//export trapezePost
+func trapezePost(name C.uintptr_t, receive C.int, descriptor C.uintptr_t, memory C.uint32_t) (r C.int) {
 	defer unmapped(&r)
 	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER
 	}
-	return posted(v.postAt(&v.send, uint64(descriptor), uint32(memory)))
+	return posted(v.postAt(v.queue(receive), uint64(descriptor), uint32(memory)))
 }
 
-//export trapezePostRecv
-func trapezePostRecv(name, descriptor C.uintptr_t, memory C.uint32_t) (r C.int) {
-	defer unmapped(&r)
-	debug.SetPanicOnFault(true)
-	v := vis.find(handle(name))
-	if v == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return posted(v.postAt(&v.recv, uint64(descriptor), uint32(memory)))
-}
-
-//export trapezeSendDone
-func trapezeSendDone(name C.uintptr_t) (r C.int, d C.uintptr_t) {
+//export trapezeDone
+func trapezeDone(name C.uintptr_t, receive C.int) (r C.int, d C.uintptr_t) {
 	defer unmapped(&r)
 	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER, 0
 	}
-	return from(v.via.SendDone())
+	return from(v.queue(receive).done())
 }
 
-//export trapezeRecvDone
-func trapezeRecvDone(name C.uintptr_t) (r C.int, d C.uintptr_t) {
+//export trapezeWait
+func trapezeWait(name C.uintptr_t, receive C.int, timeout C.VIP_ULONG) (r C.int, d C.uintptr_t) {
 	defer unmapped(&r)
 	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
-	if v == nil {
+	if v == nil || v.queue(receive).cq != nil { // the CQ says what completes
 		return C.VIP_INVALID_PARAMETER, 0
 	}
-	return from(v.via.RecvDone())
-}
-
-//export trapezeSendWait
-func trapezeSendWait(name C.uintptr_t, timeout C.VIP_ULONG) (C.int, C.uintptr_t) {
-	v := vis.find(handle(name))
-	if v == nil {
-		return C.VIP_INVALID_PARAMETER, 0
-	}
-	return v.wait(&v.send, timeout)
-}
-
-//export trapezeRecvWait
-func trapezeRecvWait(name C.uintptr_t, timeout C.VIP_ULONG) (C.int, C.uintptr_t) {
-	v := vis.find(handle(name))
-	if v == nil {
-		return C.VIP_INVALID_PARAMETER, 0
-	}
-	return v.wait(&v.recv, timeout)
-}
-
-func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (r C.int, d C.uintptr_t) {
-	defer unmapped(&r)
-	debug.SetPanicOnFault(true)
-	if q.cq != nil {
-		return C.VIP_INVALID_PARAMETER, 0 // the CQ says what completes
-	}
+	q := v.queue(receive)
 	// Most often there is no need to wait, or no time.
 	if c, d := from(q.done()); c != C.VIP_NOT_DONE {
 		return c, d
@@ -150,7 +129,6 @@ func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (r C.int, d C.uintptr_t) {
 // longest is the longest timeout in milliseconds that a time.Duration holds.
 const longest = 1 << 43
 
-// within is a context for a timeout in milliseconds.
 func within(parent context.Context, timeout C.VIP_ULONG) (context.Context, context.CancelFunc) {
 	if timeout > longest {
 		return parent, func() {}
@@ -175,24 +153,19 @@ func trapezeCreateCQ(name C.uintptr_t, entries C.VIP_ULONG) (C.int, C.uintptr_t)
 }
 
 //export trapezeDestroyCQ
-func trapezeDestroyCQ(name C.uintptr_t) C.int {
-	c := cqs.find(handle(name))
-	if c == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(c.destroy())
-}
+func trapezeDestroyCQ(name C.uintptr_t) C.int { return on(&cqs, name, (*cq).destroy) }
 
 //export trapezeResizeCQ
 func trapezeResizeCQ(name C.uintptr_t, entries C.VIP_ULONG) C.int {
-	c := cqs.find(handle(name))
-	if c == nil || entries == 0 {
-		return C.VIP_INVALID_PARAMETER
-	}
-	if entries > C.VIP_ULONG(c.nic.device.via.Query().MaxCQEntries) {
-		return C.VIP_ERROR_RESOURCE
-	}
-	return code(c.resize(int(entries)))
+	return on(&cqs, name, func(c *cq) error {
+		switch {
+		case entries == 0:
+			return via.ErrInvalidParameter
+		case entries > C.VIP_ULONG(c.nic.device.via.Query().MaxCQEntries):
+			return via.ErrResource
+		}
+		return c.resize(int(entries))
+	})
 }
 
 // trapezeCQDone returns the VI, and whether it is its receive queue.

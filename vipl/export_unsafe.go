@@ -69,8 +69,17 @@ func roomFor(a *C.VIP_NET_ADDRESS) room {
 	return r
 }
 
-// whole says that there is room for a host address.
-func (r room) whole() bool { return r.host == len(via.MAC{}) }
+// fill writes an address, for whose host there must be room.
+func (r room) fill(find func() (via.Address, error)) error {
+	if r.host != len(via.MAC{}) {
+		return via.ErrInvalidParameter
+	}
+	a, err := find()
+	if err == nil {
+		r.write(a.MAC, a.Discriminator)
+	}
+	return err
+}
 
 // write writes of an address what there is room for.
 func (r room) write(mac via.MAC, discriminator string) {

@@ -63,13 +63,7 @@ func trapezeCreateVi(name C.uintptr_t, attributes *C.VIP_VI_ATTRIBUTES, tag, sen
 }
 
 //export trapezeDestroyVi
-func trapezeDestroyVi(name C.uintptr_t) C.int {
-	v := vis.find(handle(name))
-	if v == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(v.destroy())
-}
+func trapezeDestroyVi(name C.uintptr_t) C.int { return on(&vis, name, (*vi).destroy) }
 
 // trapezeQueryVi also returns the handle of the ptag, whether the send queue is empty,
 // and whether the receive queue is.
@@ -85,12 +79,8 @@ func trapezeQueryVi(name C.uintptr_t, state *C.VIP_VI_STATE, a *C.VIP_VI_ATTRIBU
 		return code(err), 0, 0, 0
 	}
 	*state = C.VIP_VI_STATE(s.State)
-	*a = C.VIP_VI_ATTRIBUTES{
-		ReliabilityLevel: C.VIP_RELIABILITY_LEVEL(s.Attributes.Reliability),
-		MaxTransferSize:  C.VIP_ULONG(s.Attributes.MaxTransfer),
-		EnableRdmaWrite:  truth(s.Attributes.RDMAWrite),
-		EnableRdmaRead:   truth(s.Attributes.RDMARead),
-	}
+	describe(via.Remote{Reliability: s.Attributes.Reliability, MaxTransfer: s.Attributes.MaxTransfer,
+		RDMAWrite: s.Attributes.RDMAWrite, RDMARead: s.Attributes.RDMARead}, a)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return C.VIP_SUCCESS, C.uintptr_t(v.ptag), truth(s.SendQueued == 0), truth(s.RecvQueued == 0)
@@ -98,18 +88,15 @@ func trapezeQueryVi(name C.uintptr_t, state *C.VIP_VI_STATE, a *C.VIP_VI_ATTRIBU
 
 //export trapezeSetViAttributes
 func trapezeSetViAttributes(name C.uintptr_t, attributes *C.VIP_VI_ATTRIBUTES, tag C.uintptr_t) C.int {
-	v := vis.find(handle(name))
-	if v == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	a, err := attributesOf(attributes, tag)
-	if err == nil {
-		err = v.setAttributes(a)
-	}
-	return code(err)
+	return on(&vis, name, func(v *vi) error {
+		a, err := attributesOf(attributes, tag)
+		if err == nil {
+			err = v.setAttributes(a)
+		}
+		return err
+	})
 }
 
-// describe writes what is known of the VI at the other end.
 func describe(r via.Remote, a *C.VIP_VI_ATTRIBUTES) {
 	if a != nil {
 		*a = C.VIP_VI_ATTRIBUTES{
@@ -146,26 +133,18 @@ func trapezeConnectWait(name C.uintptr_t, local *C.VIP_NET_ADDRESS, timeout C.VI
 
 //export trapezeConnectAccept
 func trapezeConnectAccept(name, vi C.uintptr_t) C.int {
-	c, v := connections.find(handle(name)), vis.find(handle(vi))
-	if c == nil || v == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(c.accept(v))
+	return on(&connections, name, func(c *connection) error { return c.accept(vis.find(handle(vi))) })
 }
 
 //export trapezeConnectReject
 func trapezeConnectReject(name C.uintptr_t) C.int {
-	c := connections.find(handle(name))
-	if c == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(c.reject())
+	return on(&connections, name, (*connection).reject)
 }
 
-// ends reads the two addresses of a request.
-func (v *vi) ends(local, remote *C.VIP_NET_ADDRESS) (to via.Address, name string, err error) {
+// ends reads the two addresses of a request, which may take some time.
+func (v *vi) ends(local, remote *C.VIP_NET_ADDRESS, timeout C.VIP_ULONG) (to via.Address, name string, err error) {
 	own, name, err := readAddress(local)
-	if err != nil || own != v.nic.device.via.Query().Address {
+	if err != nil || timeout == 0 || own != v.nic.device.via.Query().Address {
 		return to, "", via.ErrInvalidParameter
 	}
 	to.MAC, to.Discriminator, err = readAddress(remote)
@@ -174,29 +153,22 @@ func (v *vi) ends(local, remote *C.VIP_NET_ADDRESS) (to via.Address, name string
 
 //export trapezeConnectRequest
 func trapezeConnectRequest(name C.uintptr_t, local, remote *C.VIP_NET_ADDRESS, timeout C.VIP_ULONG, a *C.VIP_VI_ATTRIBUTES) C.int {
-	v := vis.find(handle(name))
-	if v == nil || timeout == 0 {
-		return C.VIP_INVALID_PARAMETER
-	}
-	to, discriminator, err := v.ends(local, remote)
-	if err != nil {
-		return code(err)
-	}
-	ctx, cancel := within(v.nic.ctx, timeout)
-	defer cancel()
-	r, err := v.request(ctx, to, discriminator)
-	if err != nil {
-		return code(err)
-	}
-	describe(r, a)
-	return C.VIP_SUCCESS
+	return on(&vis, name, func(v *vi) error {
+		to, discriminator, err := v.ends(local, remote, timeout)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := within(v.nic.ctx, timeout)
+		defer cancel()
+		r, err := v.request(ctx, to, discriminator)
+		if err == nil {
+			describe(r, a)
+		}
+		return err
+	})
 }
 
 //export trapezeDisconnect
 func trapezeDisconnect(name C.uintptr_t) C.int {
-	v := vis.find(handle(name))
-	if v == nil {
-		return C.VIP_INVALID_PARAMETER
-	}
-	return code(v.via.Disconnect(context.WithoutCancel(v.nic.ctx)))
+	return on(&vis, name, func(v *vi) error { return v.via.Disconnect(context.WithoutCancel(v.nic.ctx)) })
 }

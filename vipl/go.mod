@@ -11,8 +11,11 @@ require (
 )
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
+	github.com/flynn/noise v1.1.0 // indirect
 	github.com/gofrs/flock v0.13.0 // indirect
 	github.com/vishvananda/netlink v1.3.1 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 )

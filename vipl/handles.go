@@ -40,9 +40,9 @@ type entry[T any] struct {
 	object *T
 }
 
-// add gives an object a handle, which set learns before the object can be found.
-// It returns zero, and has not called set, if there are too many objects.
-func (t *table[T]) add(object *T, set func(handle)) handle {
+// add gives an object a handle, and writes it to into before the object can be found.
+// It returns zero, and has written nothing, if there are too many objects.
+func (t *table[T]) add(object *T, into *handle) handle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var slots []*slot[T]
@@ -63,7 +63,7 @@ func (t *table[T]) add(object *T, set func(handle)) handle {
 	s := slots[index]
 	s.generation++
 	name := s.generation<<(indexBits+kindBits) | handle(index)<<kindBits | t.kind
-	set(name)
+	*into = name
 	s.entry.Store(&entry[T]{name, object})
 	return name
 }

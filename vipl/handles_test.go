@@ -17,7 +17,7 @@ func TestHandles(t *testing.T) {
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "add") || len(there) == 0 {
 				o := &object{i}
-				h := ours.add(o, func(handle) {})
+				h := ours.add(o, new(handle))
 				if h == 0 || there[h] != nil || gone[h] {
 					t.Fatalf("handle %#x again", h)
 				}
@@ -55,7 +55,7 @@ func keys[T any](m map[handle]*T) (list []handle) {
 func TestMadeUpHandles(t *testing.T) {
 	ours := table[int]{kind: kindNIC}
 	number := 7
-	real := ours.add(&number, func(handle) {})
+	real := ours.add(&number, new(handle))
 	rapid.Check(t, func(t *rapid.T) {
 		h := handle(rapid.Uint64().Draw(t, "handle"))
 		if h != real && ours.find(h) != nil {
@@ -74,7 +74,7 @@ func TestHandlesAtOnce(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			for range 500 {
-				h := ours.add(&i, func(handle) {})
+				h := ours.add(&i, new(handle))
 				if got := ours.find(h); got != &i {
 					t.Errorf("%#x finds another", h)
 				}

@@ -9,7 +9,6 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// memoryAttributes are VIP_MEM_ATTRIBUTES.
 type memoryAttributes struct {
 	ptag                handle
 	rdmaWrite, rdmaRead bool
@@ -23,7 +22,6 @@ func (n *nic) memoryAttributes(a memoryAttributes) (via.MemoryAttributes, error)
 	return via.MemoryAttributes{Ptag: p.via, RDMAWrite: a.rdmaWrite, RDMARead: a.rdmaRead}, nil
 }
 
-// region is registered memory.
 type region struct {
 	nic        *nic
 	via        *via.Memory

@@ -35,7 +35,6 @@ type nic struct {
 	connections map[*connection]bool
 }
 
-// ptag is a protection tag.
 type ptag struct {
 	name handle
 	nic  *nic
@@ -53,7 +52,7 @@ func openNIC(name string) (*nic, error) {
 	if n.device, err = openDevice(running(address), n); err != nil {
 		return nil, err
 	}
-	if nics.add(n, func(h handle) { n.name = h }) == 0 {
+	if nics.add(n, &n.name) == 0 {
 		return nil, errors.Join(via.ErrResource, n.device.leave(n))
 	}
 	return n, nil
@@ -105,6 +104,20 @@ func (n *nic) close() error {
 	return n.device.leave(n)
 }
 
+// enter makes a new object of n's known: it gets a handle, which name has before the object can be found.
+func enter[T any](n *nic, t *table[T], object *T, name *handle, owned map[*T]bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return via.ErrInvalidParameter
+	}
+	if t.add(object, name) == 0 {
+		return via.ErrResource
+	}
+	owned[object] = true
+	return nil
+}
+
 // cqName returns the handle of a CQ; zero if it is not one of n's.
 func (n *nic) cqName(of *via.CQ) handle {
 	n.mu.Lock()
@@ -142,7 +155,7 @@ func (n *nic) createPtag() (*ptag, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ptags.add(p, func(h handle) { p.name = h }) == 0 {
+	if ptags.add(p, &p.name) == 0 {
 		return nil, via.ErrResource
 	}
 	n.ptags[p] = true

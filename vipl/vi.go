@@ -32,7 +32,6 @@ func (n *nic) viAttributes(a viAttributes) (via.VIAttributes, error) {
 		RDMAWrite: a.rdmaWrite, RDMARead: a.rdmaRead, SendDepth: a.send, RecvDepth: a.recv}, nil
 }
 
-// vi is a VI.
 type vi struct {
 	name       handle
 	nic        *nic
@@ -43,7 +42,6 @@ type vi struct {
 	ptag handle // guarded by mu
 }
 
-// queue is one of the work queues of a VI.
 type queue struct {
 	cq   *cq // nil for none
 	post func(*via.Descriptor) error
@@ -75,24 +73,13 @@ func (n *nic) createVI(a viAttributes, send, recv *cq) (*vi, error) {
 	v := &vi{nic: n, via: made, ptag: a.ptag}
 	v.send = queue{cq: send, post: made.PostSend, done: made.SendDone, wait: made.SendWait}
 	v.recv = queue{cq: recv, post: made.PostRecv, done: made.RecvDone, wait: made.RecvWait}
-	return v, v.enter()
-}
-
-// enter makes a new VI known, or ends it.
-func (v *vi) enter() error {
-	n := v.nic
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	err := error(via.ErrInvalidParameter)
-	if !n.closed {
-		if err = via.ErrResource; vis.add(v, func(h handle) { v.name = h }) != 0 {
-			n.vis[v] = true
-			n.device.vis.Store(v.via, v)
-			return nil
-		}
+	n.device.vis.Store(made, v)
+	if err := enter(n, &vis, v, &v.name, n.vis); err != nil {
+		n.device.vis.Delete(made)
+		v.dissolve(n.ctx)
+		return nil, err
 	}
-	v.dissolve(n.ctx)
-	return err
+	return v, nil
 }
 
 // setAttributes changes the attributes of an idle VI.
@@ -112,7 +99,6 @@ func (v *vi) setAttributes(a viAttributes) error {
 	return nil
 }
 
-// destroy ends the VI.
 func (v *vi) destroy() error {
 	if err := v.via.Close(v.nic.ctx); err != nil {
 		return err

@@ -284,13 +284,13 @@ VIP_RETURN VipDisconnect(VIP_VI_HANDLE ViHandle)
 VIP_RETURN VipPostSend(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr, VIP_MEM_HANDLE MemoryHandle)
 {
 	REFUSE_CHILD();
-	return trapezePostSend(NUMBER(ViHandle), NUMBER(DescriptorPtr), MemoryHandle);
+	return trapezePost(NUMBER(ViHandle), 0, NUMBER(DescriptorPtr), MemoryHandle);
 }
 
 VIP_RETURN VipPostRecv(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr, VIP_MEM_HANDLE MemoryHandle)
 {
 	REFUSE_CHILD();
-	return trapezePostRecv(NUMBER(ViHandle), NUMBER(DescriptorPtr), MemoryHandle);
+	return trapezePost(NUMBER(ViHandle), 1, NUMBER(DescriptorPtr), MemoryHandle);
 }
 
 VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
@@ -298,7 +298,7 @@ VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
 	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
-	struct trapezeSendDone_return r = trapezeSendDone(NUMBER(ViHandle));
+	struct trapezeDone_return r = trapezeDone(NUMBER(ViHandle), 0);
 	*DescriptorPtr = HANDLE(r.r1);
 	return r.r0;
 }
@@ -308,7 +308,7 @@ VIP_RETURN VipRecvDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
 	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
-	struct trapezeRecvDone_return r = trapezeRecvDone(NUMBER(ViHandle));
+	struct trapezeDone_return r = trapezeDone(NUMBER(ViHandle), 1);
 	*DescriptorPtr = HANDLE(r.r1);
 	return r.r0;
 }
@@ -318,7 +318,7 @@ VIP_RETURN VipSendWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR
 	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
-	struct trapezeSendWait_return r = trapezeSendWait(NUMBER(ViHandle), Timeout);
+	struct trapezeWait_return r = trapezeWait(NUMBER(ViHandle), 0, Timeout);
 	*DescriptorPtr = HANDLE(r.r1);
 	return r.r0;
 }
@@ -328,7 +328,7 @@ VIP_RETURN VipRecvWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR
 	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
-	struct trapezeRecvWait_return r = trapezeRecvWait(NUMBER(ViHandle), Timeout);
+	struct trapezeWait_return r = trapezeWait(NUMBER(ViHandle), 1, Timeout);
 	*DescriptorPtr = HANDLE(r.r1);
 	return r.r0;
 }
@@ -336,13 +336,13 @@ VIP_RETURN VipRecvWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR
 VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_CALLBACK Handler)
 {
 	REFUSE_CHILD();
-	return trapezeSendNotify(NUMBER(ViHandle), NUMBER(Context), NUMBER(Handler));
+	return trapezeNotify(NUMBER(ViHandle), 0, NUMBER(Context), NUMBER(Handler));
 }
 
 VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_CALLBACK Handler)
 {
 	REFUSE_CHILD();
-	return trapezeRecvNotify(NUMBER(ViHandle), NUMBER(Context), NUMBER(Handler));
+	return trapezeNotify(NUMBER(ViHandle), 1, NUMBER(Context), NUMBER(Handler));
 }
 
 VIP_RETURN VipCreateCQ(VIP_NIC_HANDLE NicHandle, VIP_ULONG EntryCount, VIP_CQ_HANDLE *CQHandle)

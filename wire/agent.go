@@ -14,6 +14,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/pause"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -184,14 +186,14 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory}
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
 	}
-	return &hostMember{many: true, wire: w, parts: w, shared: w, mark: noMark, leave: c.Close}, nil
+	return &hostMember{many: true, wire: w, parts: w, shared: w, mark: noMark}, nil
 }
 
 // adopt makes a wire of a descriptor that the agent has passed.
 func adopt(ctx context.Context, fd int, o shm.Options) (*shm.Port, error) {
-	c, err := agentlink.Seqpacket(fd)
+	c, err := unixsocket.TakeConn(fd, unix.SOCK_SEQPACKET)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", agentlink.ErrMessage, err)
 	}
 	return shm.Adopt(ctx, c, o)
 }
@@ -213,10 +215,8 @@ func (s *agentSession) keep(c *agentlink.Conn, up *hostMember) {
 		c.Close()
 		s.port.remove(up)
 		for retry := agentRetry; ; retry = min(2*retry, agentLastRetry) {
-			select {
-			case <-s.port.ctx.Done():
+			if pause.For(s.port.ctx, retry) != nil {
 				return
-			case <-time.After(retry):
 			}
 			var err error
 			if c, up, err = s.ask(s.port.ctx); err != nil {
@@ -247,49 +247,20 @@ func (s *agentSession) follow(c *agentlink.Conn) {
 			s.port.refused.Add(1)
 			continue
 		}
+		wire, err := unixsocket.TakeConn(fd, unix.SOCK_SEQPACKET)
+		if err != nil {
+			s.port.refused.Add(1)
+			continue
+		}
 		s.port.meet(mac)
 		select {
 		case s.told <- struct{}{}:
 		default:
 		}
-		s.port.running.Go(func() { s.share(mac, fd, m.Listen) })
-	}
-}
-
-// share sets up the wire to another client.
-func (s *agentSession) share(mac datasheet.MAC, fd int, listen bool) {
-	role := shm.RoleConnect
-	if listen {
-		role = shm.RoleListen
-	}
-	ctx, cancel := context.WithTimeout(s.port.ctx, agentTimeout)
-	defer cancel()
-	defer s.port.met(mac)
-	member, err := s.port.member(mac, shm.Options{Role: role, MTU: s.port.mtu},
-		func(o shm.Options) (*shm.Port, error) { return adopt(ctx, fd, o) })
-	if err != nil {
-		s.port.refused.Add(1)
-		return
-	}
-	w := member.shared
-	gone := make(chan struct{}, 1)
-	w.OnLink(func() {
-		select {
-		case gone <- struct{}{}:
-		default:
+		role := shm.RoleConnect
+		if m.Listen {
+			role = shm.RoleListen
 		}
-	})
-	if w.MTU() < s.port.mtu || !s.port.add(member) {
-		_ = s.port.drop(member)
-		return
+		s.port.running.Go(func() { s.port.share(mac, wire, role) })
 	}
-	s.port.met(mac)
-	for w.LinkUp() {
-		select {
-		case <-gone:
-		case <-s.port.ctx.Done():
-			return // Close closes the wire
-		}
-	}
-	s.port.remove(member)
 }

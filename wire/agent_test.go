@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -29,26 +31,14 @@ func TestBadAgent(t *testing.T) {
 		change(&m)
 		return m
 	}
-	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.CreateTemp(t.TempDir(), ""))(t)
 	defer file.Close()
-	memory, err := unix.MemfdCreate("not sealed", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(unix.MemfdCreate("not sealed", unix.MFD_CLOEXEC))(t)
 	defer unix.Close(memory)
-	stream, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(stream[0])
 	defer unix.Close(stream[1])
-	packets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(packets[0])
 	defer unix.Close(packets[1])
 	says := func(m agentlink.Message, fd int) func(c *agentlink.Conn, raw *net.UnixConn) error {
@@ -66,9 +56,9 @@ func TestBadAgent(t *testing.T) {
 		says string
 	}{
 		"no descriptor":           {says(welcome, -1), agentlink.ErrMessage, "with a descriptor"},
-		"a file":                  {says(welcome, int(file.Fd())), agentlink.ErrMessage, "no connection"},
-		"memory":                  {says(welcome, memory), agentlink.ErrMessage, "no connection"},
-		"a stream":                {says(welcome, stream[0]), agentlink.ErrMessage, "no connection"},
+		"a file":                  {says(welcome, int(file.Fd())), agentlink.ErrMessage, "no connection of the kind"},
+		"memory":                  {says(welcome, memory), agentlink.ErrMessage, "no connection of the kind"},
+		"a stream":                {says(welcome, stream[0]), agentlink.ErrMessage, "no connection of the kind"},
 		"two wires":               {writes("\x00\x00\x00\x02{}", packets[0], packets[1]), agentlink.ErrMessage, "2 descriptors"},
 		"another version":         {says(with(func(m *agentlink.Message) { m.Version = 2 }), packets[0]), agentlink.ErrMessage, "version 2"},
 		"another kind":            {says(with(func(m *agentlink.Message) { m.Kind = agentlink.List }), packets[0]), agentlink.ErrMessage, `kind "list"`},
@@ -101,10 +91,7 @@ func TestBadAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s")
-			l, err := unixsocket.Listen(t.Context(), "unix", path, 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(unixsocket.Listen(t.Context(), "unix", path, 0o600))(t)
 			done := make(chan error, 1)
 			go func() {
 				raw, err := l.AcceptUnix()
@@ -130,9 +117,7 @@ func TestBadAgent(t *testing.T) {
 			if !errors.As(err, &e) || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %v and %q", err, c.want, c.says)
 			}
-			if err := errors.Join(<-done, l.Close()); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, errors.Join(<-done, l.Close()))
 		})
 	}
 }

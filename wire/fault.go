@@ -6,25 +6,23 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // FaultOptions are probabilities, from 0 (never) to 1 (always), that are drawn
-// for each frame sent.
+// for each frame sent. The tags are those of addresses, see package option.
 type FaultOptions struct {
 	// Loss drops the frame.
-	Loss float64
+	Loss float64 `option:"loss" range:"0..1"`
 	// Duplicate sends it twice.
-	Duplicate float64
+	Duplicate float64 `option:"duplicate" range:"0..1"`
 	// Reorder holds it back until 1 to 8 later frames have been sent.
-	Reorder float64
+	Reorder float64 `option:"reorder" range:"0..1"`
 	// Corrupt inverts 1 to 3 adjacent bits of it.
-	Corrupt float64
+	Corrupt float64 `option:"corrupt" range:"0..1"`
 	// Seed chooses the faults. The same seed does the same to the same sequence
 	// of frames.
-	Seed uint64
+	Seed uint64 `option:"seed"`
 }
 
 func (o *FaultOptions) validate() error {
@@ -64,17 +62,14 @@ const (
 
 // fault is one end of a wire with faults.
 type fault struct {
-	inner
-	parts  engine.Progressive // inner, if frames may come in parts
+	filter
 	chance FaultOptions
 	rand   *rand.Rand
 
-	frame   []byte // reserved in inner
-	spare   []byte // for duplicates
-	sent    uint64 // frames committed, lost ones included
-	idle    int
-	held    [maxHeld]heldFrame
-	waiting int // held frames
+	committed uint64 // frames, lost ones included
+	looks     int    // in vain, in a row
+	held      [maxHeld]heldFrame
+	waiting   int // held frames
 
 	lost, duplicated, reordered, corrupted, frames atomic.Uint64
 }
@@ -82,7 +77,7 @@ type fault struct {
 type heldFrame struct {
 	buf []byte
 	n   int
-	due uint64 // goes out once sent reaches it; zero: none is held
+	due uint64 // goes out once so many frames are committed; zero: none is held
 }
 
 // NewFault makes a wire do wrong what a wire can do wrong, to the frames that are sent through this
@@ -91,12 +86,12 @@ func NewFault(of Port, o FaultOptions) (Port, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	f := &fault{inner: of, chance: o, spare: line.Aligned(of.MTU()),
+	f := &fault{filter: newFilter(of), chance: o,
 		// The second word only has to differ from the first now and then.
 		rand: rand.New(rand.NewPCG(o.Seed, ^o.Seed))}
-	f.parts, _ = of.(engine.Progressive)
+	f.space, f.sent = line.Aligned(of.MTU()), f.tamper
 	for i := range f.held {
-		f.held[i].buf = line.Aligned(of.MTU())
+		f.held[i].buf = make([]byte, of.MTU())
 	}
 	return f, nil
 }
@@ -104,21 +99,17 @@ func NewFault(of Port, o FaultOptions) (Port, error) {
 // Checksum returns true: frames may be damaged.
 func (f *fault) Checksum() bool { return true }
 
-// Reserve is described at engine.Port.
-func (f *fault) Reserve(n int) []byte {
-	f.frame = f.inner.Reserve(n)
-	return f.frame
-}
-
-// Commit is described at engine.Port.
-func (f *fault) Commit() {
-	p := f.frame
+// tamper sends a frame, or does something else; without a frame nothing has come.
+func (f *fault) tamper(p []byte) {
 	if p == nil {
+		if f.looks++; f.looks >= idleLooks {
+			f.looks = 0
+			f.release(math.MaxUint64)
+		}
 		return
 	}
-	f.frame = nil
-	f.idle = 0
-	f.sent++
+	f.looks = 0
+	f.committed++
 	f.frames.Add(1)
 	// Each fate is drawn for each frame, so that one probability does not shift
 	// the draws of another.
@@ -138,16 +129,13 @@ func (f *fault) Commit() {
 	case late && f.hold(p):
 		f.reordered.Add(1)
 	default:
-		n := 0
+		f.send(p)
 		if twice {
-			n = copy(f.spare, p)
-		}
-		f.inner.Commit()
-		if twice && f.send(f.spare[:n]) {
+			f.send(p)
 			f.duplicated.Add(1)
 		}
 	}
-	f.release(f.sent)
+	f.release(f.committed)
 }
 
 func (f *fault) draw(p float64) bool { return f.rand.Float64() < p }
@@ -157,7 +145,7 @@ func (f *fault) hold(p []byte) bool {
 	for i := range f.held {
 		if h := &f.held[i]; h.due == 0 {
 			h.n = copy(h.buf, p)
-			h.due = f.sent + 1 + uint64(f.rand.IntN(maxHeld))
+			h.due = f.committed + 1 + uint64(f.rand.IntN(maxHeld))
 			f.waiting++
 			return true
 		}
@@ -165,84 +153,19 @@ func (f *fault) hold(p []byte) bool {
 	return false
 }
 
-// release sends the held frames that are due once until frames have been sent.
-// Those that the wire has no room for wait on. It reports whether it sent any.
-func (f *fault) release(until uint64) bool {
-	any := false
+// release sends the held frames that are due once until frames have been committed.
+func (f *fault) release(until uint64) {
 	for i := 0; i < len(f.held) && f.waiting > 0; i++ {
-		if h := &f.held[i]; h.due != 0 && h.due <= until && f.send(h.buf[:h.n]) {
+		if h := &f.held[i]; h.due != 0 && h.due <= until {
+			f.send(h.buf[:h.n])
 			h.due = 0
 			f.waiting--
-			any = true
 		}
 	}
-	return any
 }
-
-func (f *fault) send(frame []byte) bool {
-	q := f.inner.Reserve(len(frame))
-	if q == nil {
-		return false
-	}
-	copy(q, frame)
-	f.inner.Commit()
-	return true
-}
-
-// Receive is described at engine.Port.
-func (f *fault) Receive() []byte {
-	p := receiveWhole(f.inner, f.parts)
-	if p == nil && f.waiting > 0 && f.frame == nil {
-		if f.idle++; f.idle >= idleLooks {
-			f.idle = 0
-			if f.release(math.MaxUint64) {
-				f.inner.Flush()
-			}
-		}
-	}
-	return p
-}
-
-// Claim is described at Claimer.
-func (f *fault) Claim(mac datasheet.MAC) error { return claim(f.inner, mac) }
-
-// Drained is described at Drainer.
-func (f *fault) Drained() bool { return drained(f.inner) }
 
 // Stats may be called from any goroutine.
 func (f *fault) Stats() FaultStats {
 	return FaultStats{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),
 		Reordered: f.reordered.Load(), Corrupted: f.corrupted.Load()}
-}
-
-// receiveWhole is Receive of a port for who does not know of parts: a frame that comes in parts
-// comes when all of it is there. parts is the port, if it is engine.Progressive.
-func receiveWhole(port Port, parts engine.Progressive) []byte {
-	p := port.Receive()
-	if p == nil || parts == nil {
-		return p
-	}
-	n, aborted := parts.Arrived()
-	switch {
-	case aborted:
-		port.Release()
-		return nil
-	case n < len(p):
-		return nil
-	}
-	return p
-}
-
-// claim has a port make a claim, if it wants any.
-func claim(port Port, mac datasheet.MAC) error {
-	if c, ok := port.(Claimer); ok {
-		return c.Claim(mac)
-	}
-	return nil
-}
-
-// drained asks a port whether it is drained, if it can tell.
-func drained(port Port) bool {
-	d, ok := port.(Drainer)
-	return !ok || d.Drained()
 }

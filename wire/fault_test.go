@@ -3,11 +3,12 @@ package wire_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -16,13 +17,8 @@ func TestFaultOptions(t *testing.T) {
 	for _, o := range []wire.FaultOptions{
 		{Loss: -0.1}, {Loss: 1.1}, {Duplicate: 2}, {Reorder: math.Inf(1)}, {Corrupt: math.NaN()},
 	} {
-		a, _, err := wire.NewMemory(wire.MemoryOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := wire.NewFault(a, o); !errors.Is(err, wire.ErrOptions) {
-			t.Errorf("%+v: error %v, want ErrOptions", o, err)
-		}
+		a, _ := memoryPair(t, wire.MemoryOptions{})
+		should.Refuse(wire.NewFault(a, o))(t, wire.ErrOptions, "%+v: error", o)
 		if !a.LinkUp() {
 			t.Errorf("%+v: the refused wire was closed", o)
 		}
@@ -33,14 +29,8 @@ func TestFaultOptions(t *testing.T) {
 // frames that arrive.
 func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.FaultStats) {
 	t.Helper()
-	a, b, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := wire.NewFault(a, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := memoryPair(t, wire.MemoryOptions{})
+	f := must.Get(wire.NewFault(a, o))(t)
 	if !f.Checksum() {
 		t.Error("a wire that damages frames wants no checksums")
 	}
@@ -111,9 +101,7 @@ func TestFaultExtremes(t *testing.T) {
 	}
 	got, counts := passed(t, wire.FaultOptions{Duplicate: 1}, 100)
 	for i, n := range numbers(got) {
-		if n != uint32(i/2) {
-			t.Fatalf("frame %d is number %d", i, n)
-		}
+		must.Be(t, n, uint32(i/2), "frame %d is number", i)
 	}
 	if len(got) != 200 || counts.Duplicated != 100 {
 		t.Errorf("%d frames arrived, counts %+v", len(got), counts)
@@ -161,14 +149,8 @@ func TestFaultCorruptIsNoticed(t *testing.T) {
 }
 
 func TestFaultOfFullWire(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: 1024, Ring: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := wire.NewFault(a, wire.FaultOptions{Duplicate: 1, Reorder: 0.5, Seed: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := memoryPair(t, wire.MemoryOptions{MTU: 1024, Ring: 1})
+	f := must.Get(wire.NewFault(a, wire.FaultOptions{Duplicate: 1, Reorder: 0.5, Seed: 2}))(t)
 	sent := 0
 	for send(f, make([]byte, 1024)) {
 		sent++
@@ -184,24 +166,5 @@ func TestFaultOfFullWire(t *testing.T) {
 	}
 	if counts := wire.Stats(f).(wire.FaultyStats).Faults; arrived < sent || uint64(arrived) != counts.Frames+counts.Duplicated {
 		t.Errorf("%d frames sent, %d arrived, counts %+v", sent, arrived, counts)
-	}
-}
-
-func TestFaultAllocatesNothing(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := wire.NewFault(a, wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(1000, func() {
-		send(f, nil)
-		for b.Receive() != nil {
-			b.Release()
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations a frame", n)
 	}
 }

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
@@ -14,74 +16,104 @@ type FilterFunc = func(sent bool, frame []byte) [][]byte
 
 // filter is a wire on which a program does what networks and hostile peers do: it loses, doubles,
 // holds back, changes and forges frames. Frames do not come in parts through it, are
-// acknowledged on wires that lose nothing too, and have their bytes with them. It is for tests: it
-// allocates memory for each frame.
+// acknowledged on wires that lose nothing too, and have their bytes with them.
 type filter struct {
 	inner
-	parts  engine.Progressive // inner, if frames may come in parts
-	change FilterFunc
+	parts engine.Progressive // inner, if frames may come in parts
+	// sent is called with each frame that is sent, and without one each time that nothing has come. It calls send.
+	sent func(frame []byte)
+	came func(frame []byte) [][]byte // what comes in place of a frame; nil: all come as they are
 
+	space []byte   // of frames that are reserved; nil: each has its own
 	frame []byte   // reserved
 	out   [][]byte // not sent yet for want of room
-	in    [][]byte // not released yet
+	in    [][]byte // not released yet, if there is came
 }
 
-// NewFilter has change say what crosses a wire, which the new port then owns: it
-// does what networks and hostile peers do. It is for tests.
-func NewFilter(of Port, change FilterFunc) Port {
-	f := &filter{inner: of, change: change}
+func newFilter(of Port) (f filter) {
+	f.inner = of
 	f.parts, _ = of.(engine.Progressive)
 	return f
 }
 
-// Reserve is described at engine.Port.
+// NewFilter has change say what crosses a wire, which the new port then owns: it
+// does what networks and hostile peers do. It is for tests: it allocates memory for each frame.
+func NewFilter(of Port, change FilterFunc) Port {
+	f := newFilter(of)
+	f.came = func(frame []byte) [][]byte { return change(false, frame) }
+	f.sent = func(frame []byte) {
+		for _, q := range change(true, frame) {
+			f.send(q)
+		}
+	}
+	return &f
+}
+
 func (f *filter) Reserve(n int) []byte {
-	if f.frame = nil; f.push() && n <= f.MTU() {
+	f.frame = nil
+	switch {
+	case uint(n) > uint(f.MTU()) || !f.push():
+	case f.space != nil:
+		f.frame = f.space[:n:n]
+	default:
 		f.frame = line.Aligned(n)
 	}
 	return f.frame
 }
 
-// Commit is described at engine.Port.
 func (f *filter) Commit() {
-	if f.frame != nil {
-		f.out = append(f.out, f.change(true, f.frame)...)
+	if p := f.frame; p != nil {
 		f.frame = nil
-		f.push()
+		f.sent(p)
 	}
+}
+
+// send sends a frame, as soon as there is room.
+func (f *filter) send(frame []byte) {
+	if len(f.out) > 0 || !f.try(frame) {
+		f.out = append(f.out, slices.Clone(frame))
+	}
+}
+
+func (f *filter) try(frame []byte) bool {
+	p := f.inner.Reserve(len(frame))
+	if p == nil {
+		return false
+	}
+	copy(p, frame)
+	f.inner.Commit()
+	return true
 }
 
 // push sends what can be sent, and reports whether that was all.
 func (f *filter) push() bool {
 	for ; len(f.out) > 0; f.out = f.out[1:] {
-		p := f.inner.Reserve(len(f.out[0]))
-		if p == nil {
+		if !f.try(f.out[0]) {
 			return false
 		}
-		copy(p, f.out[0])
-		f.inner.Commit()
 	}
 	return true
 }
 
-// Flush is described at engine.Port.
 func (f *filter) Flush() {
 	f.push()
 	f.inner.Flush()
 }
 
-// Receive is described at engine.Port.
 func (f *filter) Receive() []byte {
 	for len(f.in) == 0 {
 		p := receiveWhole(f.inner, f.parts)
-		if p == nil {
-			f.idle()
-			return nil
+		if p == nil && f.frame == nil { // the engine is not about to send
+			f.sent(nil)
+			f.Flush()
+		}
+		if p == nil || f.came == nil {
+			return p
 		}
 		own := line.Aligned(len(p))
 		copy(own, p)
 		f.inner.Release()
-		for _, q := range f.change(false, own) {
+		for _, q := range f.came(own) {
 			own := line.Aligned(len(q))
 			copy(own, q)
 			f.in = append(f.in, own)
@@ -90,22 +122,40 @@ func (f *filter) Receive() []byte {
 	return f.in[0]
 }
 
-// idle sends what the filter has to send by itself, unless the engine is about to send.
-func (f *filter) idle() {
-	if f.frame != nil {
-		return
-	}
-	f.out = append(f.out, f.change(true, nil)...)
-	if len(f.out) > 0 {
-		f.Flush()
+func (f *filter) Release() {
+	if f.came == nil {
+		f.inner.Release()
+	} else {
+		f.in = f.in[1:]
 	}
 }
 
-// Release is described at engine.Port.
-func (f *filter) Release() { f.in = f.in[1:] }
+func (f *filter) Claim(mac datasheet.MAC) error {
+	if c, ok := f.inner.(Claimer); ok {
+		return c.Claim(mac)
+	}
+	return nil
+}
 
-// Claim is described at Claimer.
-func (f *filter) Claim(mac datasheet.MAC) error { return claim(f.inner, mac) }
+func (f *filter) Drained() bool {
+	d, ok := f.inner.(Drainer)
+	return len(f.out) == 0 && (!ok || d.Drained())
+}
 
-// Drained is described at Drainer.
-func (f *filter) Drained() bool { return len(f.out) == 0 && drained(f.inner) }
+// receiveWhole is Receive of a port for who does not know of parts: a frame that comes in parts
+// comes when all of it is there. parts is the port, if it is engine.Progressive.
+func receiveWhole(port Port, parts engine.Progressive) []byte {
+	p := port.Receive()
+	if p == nil || parts == nil {
+		return p
+	}
+	n, aborted := parts.Arrived()
+	switch {
+	case aborted:
+		port.Release()
+		return nil
+	case n < len(p):
+		return nil
+	}
+	return p
+}

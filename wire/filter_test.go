@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -17,10 +18,7 @@ type filtered struct {
 
 func newFiltered(t *testing.T, o wire.MemoryOptions, change wire.FilterFunc) *filtered {
 	t.Helper()
-	a, b, err := wire.NewMemory(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := memoryPair(t, o)
 	w := &filtered{wire.NewFilter(a, change), b}
 	t.Cleanup(func() { w.near.Close(); w.far.Close() })
 	return w
@@ -64,12 +62,8 @@ func TestFilter(t *testing.T) {
 			t.Fatal("no room")
 		}
 	}
-	if d := cmp.Diff(want, received(w.near)); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff(append(want, "by itself"), received(w.far)); d != "" {
-		t.Error(d)
-	}
+	should.Be(t, cmp.Diff(want, received(w.near)), "")
+	should.Be(t, cmp.Diff(append(want, "by itself"), received(w.far)), "")
 }
 
 // TestFilterWithoutRoom: what the wire has no room for waits, in its order, and so does what is
@@ -116,9 +110,7 @@ func TestFilterHides(t *testing.T) {
 	}
 	w.far.Commit()
 	w.far.Flush()
-	if got := p.Receive(); !bytes.Equal(got, frame("parts")) {
-		t.Errorf("%q came", got)
-	}
+	should.Same(t, p.Receive(), frame("parts"), "came")
 	p.Release()
 	if p.Reserve(p.MTU()+1) != nil {
 		t.Error("there is room for more than a frame")

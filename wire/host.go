@@ -43,7 +43,7 @@ type host struct {
 
 	// The data path's: one goroutine's at a time.
 	scratch  []byte                        // for a frame of which it is not known where it goes.
-	station  datasheet.MAC                 // that frames go to, as Toward has said
+	station  datasheet.MAC                 // that SetDestination has selected
 	to       *hostMember                   // in whose memory the next frame is reserved; nil: in scratch
 	table    *[]*hostMember                // as members was then
 	stations map[datasheet.MAC]*hostMember // of table
@@ -85,7 +85,6 @@ type hostMember struct {
 	parts           engine.Progressive // wire, if frames may come in parts
 	shared          *shm.Port          // wire, if it is one
 	mark            int                // at which the other port marks itself; negative: there is none
-	leave           func()             // has the other process know that this port is gone
 	// many says that all stations without a member of their own are behind this one.
 	many bool
 	self bool // frames to it come back to this port
@@ -102,8 +101,7 @@ type hostMember struct {
 	idleLooks int    // looks in vain, in a row
 }
 
-// Wire is described at engine.Lossless. The wire of a port that has gone ends with its last frame,
-// which may say why.
+// Wire of a port that has gone ends with its last frame, which may say why.
 func (m *hostMember) Wire() uint32 {
 	now := m.Lossless.Wire()
 	if now == 0 && m.number != 0 && (m.held || m.shared != nil && m.shared.Left()) {
@@ -113,7 +111,6 @@ func (m *hostMember) Wire() uint32 {
 	return now
 }
 
-// Put is described at engine.Lossless.
 func (m *hostMember) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
 	if m.host.pulled.Load() {
 		return 0, false
@@ -123,7 +120,6 @@ func (m *hostMember) Put(header uint64, b datasheet.ShortBeside, payload []byte,
 	return mark, ok
 }
 
-// PutPair is described at engine.Lossless.
 func (m *hostMember) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool) {
 	if m.host.pulled.Load() {
 		return 0, false
@@ -178,8 +174,7 @@ func (p *host) MTU() int { return p.mtu }
 // Checksum returns false unless frames go on to a NIC: memory does not damage them.
 func (p *host) Checksum() bool { return p.checksum }
 
-// Toward is described at engine.Peers.
-func (p *host) Toward(station datasheet.MAC) {
+func (p *host) SetDestination(station datasheet.MAC) {
 	members := p.members.Load()
 	if p.table == members && p.station == station {
 		return
@@ -202,8 +197,7 @@ func (p *host) Toward(station datasheet.MAC) {
 	}
 }
 
-// Reserve is described at engine.Port. The frame is written where Toward has said; else it is
-// copied, and is lost if there is no room.
+// Reserve gives memory where SetDestination has said; else the frame is copied, and is lost if there is no room.
 func (p *host) Reserve(n int) []byte {
 	p.reserved = nil
 	switch {
@@ -216,7 +210,6 @@ func (p *host) Reserve(n int) []byte {
 	return p.reserved
 }
 
-// Commit is described at engine.Port.
 func (p *host) Commit() {
 	frame := p.reserved
 	p.reserved = nil
@@ -277,7 +270,6 @@ func (p *host) copyTo(m *hostMember, frame []byte) bool {
 	return true
 }
 
-// Flush is described at engine.Port.
 func (p *host) Flush() {
 	for i, m := range p.begun {
 		m.wire.Flush()
@@ -290,7 +282,6 @@ func (p *host) Flush() {
 // LinkUp reports whether this end is plugged in: others may come at any time.
 func (p *host) LinkUp() bool { return !p.down.Load() }
 
-// Peer is described at engine.Peers.
 func (p *host) Peer(station datasheet.MAC) (way engine.Lossless, soon bool) {
 	for _, m := range *p.members.Load() {
 		if m.mac == station && m.Lossless != nil {
@@ -312,7 +303,6 @@ func (p *host) meets(station datasheet.MAC) bool {
 	return ok
 }
 
-// SetWake is described at Port.
 func (p *host) SetWake(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -332,10 +322,9 @@ func (p *host) wakeWith(m *hostMember) {
 	}
 }
 
-// OnLink is described at Port.
 func (p *host) OnLink(f func()) { p.link.Set(f) }
 
-// SetLink is described at Port. While the plug is out frames wait.
+// SetLink pulls the plug or puts it in. While it is out frames wait.
 func (p *host) SetLink(up bool) {
 	p.mu.Lock()
 	p.pulled.Store(!up)
@@ -370,7 +359,6 @@ func (p *host) Close() error {
 		err = leave()
 	}
 	for _, m := range members {
-		m.leave()
 		err = errors.Join(err, m.wire.Close())
 	}
 	p.running.Wait()

@@ -27,9 +27,8 @@ import (
 // How ports meet. Each has a socket (SOCK_SEQPACKET) in the folder of the wire, which only this
 // user can enter; its name is the port's address in hexadecimal digits. A port that comes
 // locks the folder, makes its socket, and connects to those that are there. To each it sends
-// one message of 12 bytes: hostMagic, a version, and its address. Both then open the two ends of
-// a shm wire, at a socket that has both addresses for a name; the port that came listens. The
-// first socket stays open, and its end tells that a port has gone.
+// one message of 12 bytes: hostMagic, a version, and its address. Both then make the two ends of
+// a shm wire of the connection; the port that came listens.
 const (
 	hostMagic   = "TPZHW"
 	hostVersion = 1
@@ -64,7 +63,7 @@ type hostMeeting struct {
 	listener *unixsocket.Listener
 }
 
-// Claim is described at Claimer. It joins the others.
+// Claim joins the others.
 func (p *host) Claim(mac datasheet.MAC) error {
 	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
 	if err != nil {
@@ -77,7 +76,7 @@ func (p *host) Claim(mac datasheet.MAC) error {
 	p.mu.Lock()
 	p.leave = leave
 	p.mu.Unlock()
-	p.add(&hostMember{Lossless: loop, mac: mac, self: true, wire: loop, mark: noMark, leave: func() {}})
+	p.add(&hostMember{Lossless: loop, mac: mac, self: true, wire: loop, mark: noMark})
 	return nil
 }
 
@@ -174,80 +173,31 @@ func (m *hostMeeting) meet(ctx context.Context, mac datasheet.MAC) error {
 	case err != nil:
 		return err
 	}
-	member, err := m.between(ctx, m.mac, mac, shm.RoleListen)
-	if err != nil {
-		return errors.Join(err, c.Close())
-	}
 	hello := append(append([]byte(hostMagic), hostVersion), m.mac[:]...)
 	if _, err := c.Write(hello); err != nil {
-		return errors.Join(m.port.drop(member), c.Close()) // it ended just now
+		return c.Close() // it ended just now
 	}
 	m.port.meet(mac)
-	m.share(member, c.(*net.UnixConn))
+	m.port.running.Go(func() { m.port.share(mac, c.(*net.UnixConn), shm.RoleListen) })
 	return nil
-}
-
-// between opens an end of the memory that two ports share, of which one comes and the other is there.
-func (m *hostMeeting) between(ctx context.Context, comes, there datasheet.MAC, role shm.Role) (*hostMember, error) {
-	other := there
-	if role == shm.RoleConnect {
-		other = comes
-	}
-	o := shm.Options{Path: m.socket(comes) + "-" + hex.EncodeToString(there[:]), Role: role, MTU: m.port.mtu}
-	return m.port.member(other, o, func(o shm.Options) (*shm.Port, error) { return shm.New(ctx, o) })
-}
-
-// share has frames pass between this port and another, until either goes.
-func (m *hostMeeting) share(member *hostMember, c *net.UnixConn) {
-	member.leave = func() { _ = c.Close() }
-	if !m.port.add(member) {
-		_, _ = m.port.drop(member), c.Close()
-		return
-	}
-	m.port.running.Go(func() {
-		// Nothing more is sent: this returns when the other process closes the socket.
-		_, _ = c.Read(make([]byte, 1))
-		_ = c.Close()
-		m.port.remove(member)
-	})
 }
 
 // accept lets other ports meet this one.
 func (m *hostMeeting) accept() {
-	for {
-		c, err := m.listener.AcceptUnix()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // out of descriptors, or the like
-			select {
-			case <-m.port.ctx.Done():
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-		default:
-			m.port.running.Go(func() { m.welcome(c) })
-		}
-	}
+	_ = m.listener.Each(m.port.ctx, func(c *net.UnixConn) { m.port.running.Go(func() { m.welcome(c) }) }, nil)
 }
 
 // welcome answers a port that has come.
 func (m *hostMeeting) welcome(c *net.UnixConn) {
 	stop := context.AfterFunc(m.port.ctx, func() { _ = c.Close() })
-	defer stop()
 	mac, err := readHello(c)
-	if err != nil || mac == m.mac || m.port.has(mac) || len(*m.port.members.Load()) > hostMembers {
+	if stop(); err != nil || mac == m.mac || m.port.has(mac) || len(*m.port.members.Load()) > hostMembers {
 		m.port.refused.Add(1)
 		_ = c.Close()
 		return
 	}
-	member, err := m.between(m.port.ctx, mac, m.mac, shm.RoleConnect)
-	if err != nil {
-		m.port.refused.Add(1)
-		_ = c.Close()
-		return
-	}
-	m.share(member, c)
+	m.port.meet(mac)
+	m.port.share(mac, c, shm.RoleConnect)
 }
 
 var errHello = errors.New("not a greeting of this wire, or of another version")
@@ -296,21 +246,45 @@ func (p *host) has(mac datasheet.MAC) bool {
 // noMark is the mark of members that cannot mark themselves.
 const noMark = -1
 
-// member makes a member of memory shared with a station, which open opens.
-func (p *host) member(mac datasheet.MAC, o shm.Options, open func(o shm.Options) (*shm.Port, error)) (*hostMember, error) {
-	mark := noMark
+// share has frames pass between this port and that of a station, in memory that both share, until either goes. The memory
+// comes over a connection that it owns. Close waits for the goroutine that calls it.
+func (p *host) share(mac datasheet.MAC, c *net.UnixConn, role shm.Role) {
+	defer p.met(mac)
+	ctx, cancel := context.WithTimeout(p.ctx, hostTimeout)
+	defer cancel()
+	m, o := &hostMember{mac: mac, mark: noMark}, shm.Options{Role: role, MTU: p.mtu}
 	if p.marks != nil {
 		if n, ok := p.marks.Draw(); ok {
-			mark, o.Marks, o.Mark = n, p.marks, n
+			m.mark, o.Marks, o.Mark = n, p.marks, n
 		}
 	}
-	w, err := open(o)
-	m := &hostMember{Lossless: w, mac: mac, wire: w, parts: w, shared: w, mark: mark, leave: func() {}}
+	w, err := shm.Adopt(ctx, c, o)
 	if err != nil {
+		p.refused.Add(1)
 		p.freeMark(m)
-		return nil, err
+		return
 	}
-	return m, nil
+	m.Lossless, m.wire, m.parts, m.shared = w, w, w, w
+	gone := make(chan struct{}, 1)
+	w.OnLink(func() {
+		select {
+		case gone <- struct{}{}:
+		default:
+		}
+	})
+	if w.MTU() < p.mtu || !p.add(m) {
+		_ = p.drop(m)
+		return
+	}
+	p.met(mac)
+	for w.LinkUp() {
+		select {
+		case <-gone:
+		case <-p.ctx.Done():
+			return // Close closes the wire
+		}
+	}
+	p.remove(m)
 }
 
 // drop ends a member that frames are not received of any more.

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // sendTo sends a frame as an engine does.
 func sendTo(p wire.Port, frame []byte) bool {
-	p.(engine.Peers).Toward([6]byte(frame))
+	p.(engine.Peers).SetDestination([6]byte(frame))
 	return send(p, frame)
 }
 
@@ -84,9 +85,7 @@ func TestHostWaits(t *testing.T) {
 		t.Fatal("a port that takes nothing stops frames to another one")
 	}
 	for i := range sent {
-		if got := receive(p[1]); !bytes.Equal(got, frameOf(stationMAC(1), stationMAC(0), 4000+i)) {
-			t.Fatalf("frame %d of %d did not come", i, sent)
-		}
+		must.Same(t, receive(p[1]), frameOf(stationMAC(1), stationMAC(0), 4000+i), "frame %d of %d did not come", i, sent)
 	}
 	if s := hostStats(p[0]); s.Dropped != 0 {
 		t.Errorf("%+v", s)
@@ -106,9 +105,7 @@ func TestHostPlug(t *testing.T) {
 			t.Fatal("frames pass with the plug out")
 		}
 		pull.SetLink(true)
-		if !bytes.Equal(receive(p[1]), f) {
-			t.Fatal("a frame is lost")
-		}
+		must.Same(t, receive(p[1]), f, "a frame is lost")
 	}
 }
 
@@ -178,9 +175,7 @@ func TestHostMarks(t *testing.T) {
 			good = 0
 			got = await(t, p[0])
 		}
-		if !bytes.Equal(got, f) {
-			t.Fatal("another frame")
-		}
+		must.Same(t, got, f, "another frame")
 		if p[0].Release(); time.Now().After(end) {
 			t.Fatalf("after %d rounds not every frame is found at once", round)
 		}
@@ -190,10 +185,7 @@ func TestHostMarks(t *testing.T) {
 // pagesOfMarks are the addresses of the pages in which ports mark themselves.
 func pagesOfMarks(t *testing.T) (at []int64) {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	for line := range strings.Lines(string(maps)) {
 		var from, to int64
 		if _, err := fmt.Sscanf(line, "%x-%x rw-s", &from, &to); err == nil && strings.Contains(line, "trapeze-shm") && to-from == 4096 {
@@ -206,12 +198,7 @@ func pagesOfMarks(t *testing.T) (at []int64) {
 // writeMemory does what another process can do that has the page.
 func writeMemory(t *testing.T, at int64, b []byte) {
 	t.Helper()
-	f, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile("/proc/self/mem", os.O_RDWR, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(b, at); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteAt(b, at))(t)
 }

@@ -37,7 +37,7 @@ const (
 	hostRest = 64
 )
 
-// Receive is described at engine.Port. Ports take turns.
+// Receive takes turns at the ports.
 func (p *host) Receive() []byte {
 	l := &p.looks
 	if l.held != nil {
@@ -82,7 +82,6 @@ func (l *hostLooks) next() *hostMember {
 	return l.at[l.turn]
 }
 
-// From is described at engine.Peers.
 func (p *host) From() engine.Lossless {
 	if m := p.looks.held; m != nil {
 		return m
@@ -90,7 +89,6 @@ func (p *host) From() engine.Lossless {
 	return nil
 }
 
-// Pass is described at engine.Shorts.
 func (p *host) Pass(tell bool) {
 	if m := p.looks.held; m != nil {
 		m.Lossless.Pass(tell)
@@ -98,7 +96,7 @@ func (p *host) Pass(tell bool) {
 	}
 }
 
-// Next is described at engine.Shorts. Which members are looked at is for Receive to say.
+// Next leaves it to Receive which members are looked at.
 func (p *host) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
 	l := &p.looks
 	if m := l.held; m != nil {
@@ -155,7 +153,6 @@ func (p *host) receive(m *hostMember) []byte {
 	}
 }
 
-// Release is described at engine.Port.
 func (p *host) Release() {
 	if m := p.looks.held; m != nil {
 		m.wire.Release()

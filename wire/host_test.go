@@ -3,15 +3,18 @@ package wire_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -29,18 +32,11 @@ func hostStats(p wire.Port) wire.HostStats { return wire.Stats(p).(wire.HostStat
 // joinHost makes a port of the wire "w", for a station.
 func joinHost(t *testing.T, station byte) wire.Port {
 	t.Helper()
-	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(wire.NewHost(wire.HostOptions{Name: "w"}))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
-	if err := p.(wire.Claimer).Claim(stationMAC(station)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.(wire.Claimer).Claim(stationMAC(station)))
 	return p
 }
 
@@ -66,35 +62,23 @@ func hosts(t *testing.T, n int) (ports []wire.Port) {
 // hostMembers waits until a port has memory in common with n, itself included.
 func hostMembers(t *testing.T, p wire.Port, n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); hostStats(p).Members != uint64(n); {
-		if time.Now().After(end) {
-			t.Fatalf("%d members, want %d", hostStats(p).Members, n)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "all members", func() bool { return hostStats(p).Members == uint64(n) })
 }
 
 // hostReach waits until frames of p get to q.
 func hostReach(t *testing.T, p, q wire.Port, from, to byte) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		send(p, frameOf(stationMAC(to), stationMAC(from), 1))
-		if q.Receive() != nil {
-			q.Release()
-			for q.Receive() != nil {
-				q.Release()
-			}
-			return
+	waittest.Until(t, "a frame gets to the other station", func() (came bool) {
+		for send(p, frameOf(stationMAC(to), stationMAC(from), 1)); q.Receive() != nil; q.Release() {
+			came = true
 		}
-	}
-	t.Fatalf("no frame gets from station %d to station %d", from, to)
+		return came
+	})
 }
 
 func TestHostOptions(t *testing.T) {
 	for _, o := range []wire.HostOptions{{}, {Name: "../w"}, {Name: "a/b"}, {Name: string(make([]byte, 33))}, {Name: ".w"}, {Name: "w", MTU: 1}} {
-		if _, err := wire.NewHost(o); !errors.Is(err, wire.ErrOptions) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		should.Refuse(wire.NewHost(o))(t, wire.ErrOptions, "%+v", o)
 	}
 }
 
@@ -118,9 +102,7 @@ func TestHostDelivers(t *testing.T) {
 	all := frameOf(datasheet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, stationMAC(0), 5)
 	send(p[0], all)
 	for i, at := range p {
-		if got := receive(at); !bytes.Equal(got, all) {
-			t.Errorf("a frame to all did not come to %d", i)
-		}
+		should.Same(t, receive(at), all, "a frame to all did not come to %d", i)
 	}
 	before := hostStats(p[0]).Dropped
 	send(p[0], frameOf(stationMAC(9), stationMAC(0), 5))
@@ -159,34 +141,11 @@ func TestHostIsQueues(t *testing.T) {
 	})
 }
 
-// TestHostFull has one port take nothing: frames to another one still get there.
-func TestHostFull(t *testing.T) {
-	p := hosts(t, 3)
-	big := frameOf(stationMAC(1), stationMAC(0), 16000)
-	for range 100 {
-		send(p[0], big)
-	}
-	small := frameOf(stationMAC(2), stationMAC(0), 10)
-	got := false
-	for i := 0; i < 1000 && !got; i++ {
-		send(p[0], small)
-		f := p[2].Receive()
-		if got = bytes.Equal(f, small); f != nil {
-			p[2].Release()
-		}
-	}
-	if !got {
-		t.Error("a port that takes nothing stops frames to another one")
-	}
-}
-
 func TestHostLeaves(t *testing.T) {
 	folder := hostFolder(t)
 	a, b := joinHost(t, 1), joinHost(t, 2)
 	hostMembers(t, a, 2)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	if err := b.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)
 	}
@@ -199,17 +158,12 @@ func TestHostLeaves(t *testing.T) {
 	}
 	// What a killed process leaves behind is no obstacle.
 	dead := filepath.Join(folder, "020000000009")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: dead, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: dead, Net: "unixpacket"}))(t)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	joinHost(t, 3)
 	hostMembers(t, a, 3)
-	if _, err := os.Lstat(dead); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket of a dead port is still there: %v", err)
-	}
+	should.Refuse(os.Lstat(dead))(t, os.ErrNotExist, "the socket of a dead port is still there")
 }
 
 // TestHostLeavesNothing: the last port to leave removes the folder, and others may come meanwhile.
@@ -225,26 +179,19 @@ func TestHostLeavesNothing(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if err := errors.Join(p.(wire.Claimer).Claim(stationMAC(n)), p.Close()); err != nil {
-						t.Error(err)
-					}
+					should.OK(t, errors.Join(p.(wire.Claimer).Claim(stationMAC(n)), p.Close()))
 				}
 			})
 		}
 		all.Wait()
-		if _, err := os.Lstat(folder); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", folder, err)
-		}
+		should.Refuse(os.Lstat(folder))(t, os.ErrNotExist, "%s is still there", folder)
 	}
 }
 
 func TestHostSameStation(t *testing.T) {
 	hostFolder(t)
 	joinHost(t, 1)
-	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(wire.NewHost(wire.HostOptions{Name: "w"}))(t)
 	defer p.Close()
 	if err := p.(wire.Claimer).Claim(stationMAC(1)); err == nil {
 		t.Error("two ports have the same station")
@@ -258,37 +205,21 @@ func TestHostStrangers(t *testing.T) {
 	hello := append([]byte("TPZHW\x01"), 2, 0, 0, 0, 0, 1)
 	for _, said := range [][]byte{nil, {0}, []byte("TPZHW"), hello[:11], append(hello, 0), hello, append([]byte("TPZHW\x02"), hello[6:]...), append([]byte("TPZHW\x01"), 1, 0, 0, 0, 0, 1)} {
 		before := hostStats(a).Refused
-		c, err := net.Dial("unixpacket", filepath.Join(folder, "020000000001"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("unixpacket", filepath.Join(folder, "020000000001")))(t)
 		if said != nil {
-			if _, err := c.Write(said); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Write(said))(t)
 		}
 		c.Close()
-		for end := time.Now().Add(10 * time.Second); hostStats(a).Refused == before; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%q was not refused", said)
-			}
-		}
+		waittest.Until(t, fmt.Sprintf("%q is refused", said), func() bool { return hostStats(a).Refused > before })
 	}
-	if n := hostStats(a).Members; n != 1 {
-		t.Errorf("%d members", n)
-	}
+	should.Be(t, hostStats(a).Members, 1, "members")
 }
 
 func TestHostFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("RUNTIME_DIRECTORY", dir)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "trapeze"), 0o700), os.Chmod(filepath.Join(dir, "trapeze"), 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(filepath.Join(dir, "trapeze"), 0o700), os.Chmod(filepath.Join(dir, "trapeze"), 0o777)))
+	p := must.Get(wire.NewHost(wire.HostOptions{Name: "w"}))(t)
 	defer p.Close()
 	var said *wire.Error
 	if err := p.(wire.Claimer).Claim(stationMAC(1)); !errors.As(err, &said) {

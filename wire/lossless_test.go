@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -61,9 +62,7 @@ func TestPlugKeepsFrames(t *testing.T) {
 				if !seen && !bytes.Equal(receive(b), whole) {
 					t.Fatal("a frame that had been sent is lost")
 				}
-				if f := await(t, b); !bytes.Equal(f, parts) {
-					t.Fatal("a frame that had been begun is lost")
-				}
+				must.Same(t, await(t, b), parts, "a frame that had been begun is lost")
 				wantArrived(t, b, len(parts), false)
 				b.Release()
 			}
@@ -96,9 +95,7 @@ func TestTaken(t *testing.T) {
 					t.Fatal("a frame that was released never counts as taken")
 				}
 			}
-			if a.Taken() != mark {
-				t.Fatalf("taken up to %d, sent up to %d", a.Taken(), mark)
-			}
+			must.Be(t, a.Taken(), mark, "taken up to, sent up")
 		}
 	})
 }
@@ -120,7 +117,7 @@ func TestTakenInConversation(t *testing.T) {
 			most := 200
 			for calls := 0; int32(a.Taken()-mark) < 0; calls++ {
 				if i >= 10 { // it waits for that
-					a.Hurry()
+					a.AwaitTaken()
 					most = 4
 				}
 				if calls == most {
@@ -162,9 +159,7 @@ func TestTakenBehindFrames(t *testing.T) {
 			for range 40 {
 				send(a, f)
 				mark := a.Mark()
-				if len(await(t, b)) != len(f) {
-					t.Fatal("another frame")
-				}
+				must.Be(t, len(await(t, b)), len(f), "another frame")
 				var show func()
 				if name == "an aborted frame" {
 					show = hide()
@@ -187,9 +182,7 @@ func TestTakenBehindFrames(t *testing.T) {
 					}
 				}
 				show()
-				if got := await(t, a); !bytes.Equal(got, g) {
-					t.Fatalf("%s: another frame", name)
-				}
+				must.Same(t, await(t, a), g, "%s: another frame", name)
 				a.Release()
 				for end := time.Now().Add(10 * time.Second); a.Taken() != mark; {
 					if a.Receive() != nil || b.Receive() != nil || time.Now().After(end) {
@@ -205,20 +198,10 @@ func TestTakenBehindFrames(t *testing.T) {
 func TestBreak(t *testing.T) {
 	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
 		old := a.Wire()
-		if old != b.Wire() {
-			t.Fatal("the ends do not agree")
-		}
+		must.Be(t, old, b.Wire(), "the ends do not agree")
 		b.Break()
-		for end := time.Now().Add(10 * time.Second); a.Wire() == old || b.Wire() == old; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the wire was %#x, and is %#x and %#x", old, a.Wire(), b.Wire())
-			}
-		}
-		for end := time.Now().Add(10 * time.Second); a.Wire() != b.Wire() || a.Wire() == 0; time.Sleep(time.Millisecond) {
-			if a.Receive(); time.Now().After(end) {
-				t.Fatalf("in the end the wire is %#x and %#x", a.Wire(), b.Wire())
-			}
-		}
+		waittest.Until(t, "the wire has another number", func() bool { return a.Wire() != old && b.Wire() != old })
+		waittest.Until(t, "both ends agree on it", func() bool { a.Receive(); return a.Wire() == b.Wire() && a.Wire() != 0 })
 	})
 }
 
@@ -226,27 +209,8 @@ func TestBreak(t *testing.T) {
 func TestClosedWireHasNoNumber(t *testing.T) {
 	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
 		_ = b.Close()
-		for end := time.Now().Add(10 * time.Second); a.Wire() != 0 || b.Wire() != 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the wire is %#x and %#x", a.Wire(), b.Wire())
-			}
-		}
+		waittest.Until(t, "the wire has no number", func() bool { return a.Wire() == 0 && b.Wire() == 0 })
 	})
-}
-
-// TestNumbersDiffer: two wires are told apart.
-func TestNumbersDiffer(t *testing.T) {
-	seen := map[uint32]bool{}
-	for range 20 {
-		a, _, err := wire.NewMemory(wire.MemoryOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen[a.Wire()] = true
-	}
-	if len(seen) < 19 || seen[0] {
-		t.Errorf("20 wires have the numbers %v", seen)
-	}
 }
 
 // TestFree: the sender learns of a frame that has been released, although the receiver does not look again.

@@ -130,7 +130,7 @@ func newNumber() *atomic.Uint32 {
 // drawNumber draws the number of a wire, which is not zero.
 func drawNumber() uint32 { return rand.Uint32() | 1 }
 
-// Wire is described at engine.Lossless. It is zero once an end is closed.
+// Wire is zero once an end is closed.
 func (m *Memory) Wire() uint32 {
 	if m.down.Load()&memoryEnds != 0 {
 		return 0
@@ -138,14 +138,11 @@ func (m *Memory) Wire() uint32 {
 	return m.number.Load()
 }
 
-// Break is described at engine.Lossless.
 func (m *Memory) Break() { m.number.Store(drawNumber()) }
 
-// SettleSend is described at line.Owner.
 func (m *Memory) SettleSend() bool { return m.down.Load() == 0 }
 
-// SettleReceive is described at line.Owner. Frames that the other end sent before it was
-// closed still arrive.
+// SettleReceive: frames that the other end sent before it was closed still arrive.
 func (m *Memory) SettleReceive() bool {
 	down := m.down.Load()
 	if down&m.end != 0 {
@@ -154,16 +151,15 @@ func (m *Memory) SettleReceive() bool {
 	return down&(memoryPlugs|m.end) == 0
 }
 
-// WakePeer is described at line.Owner.
 func (m *Memory) WakePeer() { m.peer.Wake.Call() }
 
-// Broke is described at line.Owner. Only this process has the memory.
+// Broke cannot be: only this process has the memory.
 func (m *Memory) Broke(*line.PeerError) { m.Break() }
 
 // LinkUp reports whether both ends are plugged in.
 func (m *Memory) LinkUp() bool { return m.down.Load() == 0 }
 
-// SetWake is described at Port. The other end calls f for each flush.
+// SetWake makes the other end call f for each flush.
 func (m *Memory) SetWake(f func()) {
 	m.Wake.Set(f)
 	if m.SetAsleep(f != nil); f != nil {
@@ -171,10 +167,9 @@ func (m *Memory) SetWake(f func()) {
 	}
 }
 
-// OnLink is described at Port.
 func (m *Memory) OnLink(f func()) { m.link.Set(f) }
 
-// SetLink is described at Port. Either end's plug takes the link down for both.
+// SetLink pulls this end's plug or puts it in: either end's takes the link down for both.
 func (m *Memory) SetLink(up bool) {
 	if up {
 		m.down.And(^m.plug)
@@ -189,7 +184,6 @@ func (m *Memory) SetLink(up bool) {
 	}
 }
 
-// Close is described at Port.
 func (m *Memory) Close() error {
 	m.SetWake(nil)
 	m.link.Set(nil)

@@ -1,14 +1,11 @@
 package wire_test
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
-	"runtime"
 	"testing"
 
-	"pgregory.net/rapid"
-
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -55,10 +52,7 @@ func TestMemoryOptions(t *testing.T) {
 }
 
 func TestMemoryHoldsFourFrames(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: 5000, Ring: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := memoryPair(t, wire.MemoryOptions{MTU: 5000, Ring: 1})
 	n := 0
 	for a.Reserve(5000) != nil {
 		a.Commit()
@@ -83,10 +77,7 @@ func TestMemoryHoldsFourFrames(t *testing.T) {
 }
 
 func TestMemoryUnplugsBothEnds(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := memoryPair(t, wire.MemoryOptions{})
 	b.SetLink(false)
 	a.SetLink(true)
 	if a.LinkUp() {
@@ -98,9 +89,7 @@ func TestMemoryUnplugsBothEnds(t *testing.T) {
 	}
 	told := 0
 	a.OnLink(func() { told++ })
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	b.SetLink(true)
 	if a.LinkUp() {
 		t.Error("link is up though the other end is closed")
@@ -113,159 +102,23 @@ func TestMemoryUnplugsBothEnds(t *testing.T) {
 	}
 }
 
-// TestMemoryIsAQueue compares a wire with a list of frames.
-func TestMemoryIsAQueue(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const mtu = 700
-		a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: mtu, Ring: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var committed, visible [][]byte
-		number := byte(0)
-		t.Repeat(map[string]func(*rapid.T){
-			"commit": func(t *rapid.T) {
-				n := rapid.IntRange(0, mtu).Draw(t, "size")
-				p := a.Reserve(n)
-				if p == nil {
-					if len(committed)+len(visible) == 0 {
-						t.Fatal("an empty wire has no room")
-					}
-					return
-				}
-				number++
-				f := bytes.Repeat([]byte{number}, n)
-				copy(p, f)
-				a.Commit()
-				committed = append(committed, f)
-			},
-			"abandon": func(*rapid.T) { a.Reserve(1 + int(number)) },
-			"flush": func(*rapid.T) {
-				a.Flush()
-				visible, committed = append(visible, committed...), nil
-			},
-			"receive": func(t *rapid.T) {
-				f := b.Receive()
-				if len(visible) == 0 {
-					if f != nil {
-						t.Fatal("a frame that was not flushed")
-					}
-					return
-				}
-				if f == nil || !bytes.Equal(f, visible[0]) {
-					t.Fatalf("received %d bytes, want %d", len(f), len(visible[0]))
-				}
-				b.Release()
-				visible = visible[1:]
-			},
-		})
-	})
-}
-
-// TestMemoryTwoThreads has frames of all sizes cross while both ends run.
-func TestMemoryTwoThreads(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: 1024, Ring: 1 << 14})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const frames = 20000
-	go func() {
-		for i := uint32(0); i < frames; {
-			p := a.Reserve(8 + int(i*37%1000))
-			if p == nil {
-				a.Flush()
-				runtime.Gosched()
-				continue
-			}
-			binary.LittleEndian.PutUint32(p, i)
-			binary.LittleEndian.PutUint32(p[len(p)-4:], ^i)
-			a.Commit()
-			if i++; i%5 == 0 || i == frames {
-				a.Flush()
-			}
-		}
-	}()
-	for i := uint32(0); i < frames; {
-		f := b.Receive()
-		if f == nil {
-			runtime.Gosched()
-			continue
-		}
-		if len(f) != 8+int(i*37%1000) || binary.LittleEndian.Uint32(f) != i || binary.LittleEndian.Uint32(f[len(f)-4:]) != ^i {
-			t.Fatalf("frame %d is damaged: %d bytes", i, len(f))
-		}
-		b.Release()
-		i++
-	}
-}
-
-func TestMemoryAllocatesNothing(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(1000, func() { bounce(a, b, 128) }); n != 0 {
-		t.Errorf("%v allocations a frame", n)
-	}
-}
-
-func bounce(a, b wire.Port, n int) {
-	a.Reserve(n)
-	a.Commit()
-	a.Flush()
-	b.Receive()
-	b.Release()
-}
-
-func BenchmarkMemory(b *testing.B) {
-	x, y, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run("frame", func(b *testing.B) {
-		for b.Loop() {
-			bounce(x, y, 128)
-		}
-	})
-	b.Run("batch of 16", func(b *testing.B) {
-		for b.Loop() {
-			for range 16 {
-				x.Reserve(128)
-				x.Commit()
-			}
-			x.Flush()
-			for y.Receive() != nil {
-				y.Release()
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(16*b.N), "ns/frame")
-	})
-}
-
 // TestMemoryLastFrames: what was sent before an end was closed arrives at the other, as
 // frames do that are on a cable: such as the last of a NIC that is closed, to its peers.
 func TestMemoryLastFrames(t *testing.T) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := memoryPair(t, wire.MemoryOptions{})
 	defer b.Close()
 	want := frameOf(stationMAC(2), stationMAC(1), 7)
 	send(a, want)
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Close())
 	if b.LinkUp() {
 		t.Error("the link is up though the other end is closed")
 	}
-	if got := receive(b); !bytes.Equal(got, want) {
-		t.Errorf("the last frame is %x, want %x", got, want)
-	}
-	if got := receive(b); got != nil {
+	should.Same(t, receive(b), want, "the last frame")
+	if got := b.Receive(); got != nil {
 		t.Errorf("%x after the last frame", got)
 	}
 	send(b, want) // to nobody
-	if got := receive(b); got != nil {
+	if got := b.Receive(); got != nil {
 		t.Errorf("%x came back", got)
 	}
 }

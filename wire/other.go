@@ -25,7 +25,6 @@ type (
 
 // Roles of a port of shared memory.
 const (
-	SHMAuto    = shm.RoleAuto
 	SHMListen  = shm.RoleListen
 	SHMConnect = shm.RoleConnect
 )
@@ -51,9 +50,6 @@ func ReceiveWhole(p Port) []byte {
 	return receiveWhole(p, parts)
 }
 
-// ParseSHMRole is the opposite of SHMRole.String. It fails with ErrOptions.
-func ParseSHMRole(s string) (SHMRole, error) { return shm.ParseRole(s) }
-
 // Shared memory by memif, which DPDK and VPP speak.
 type (
 	// Memif is a port of memif.
@@ -69,9 +65,6 @@ const (
 	MemifClient     = memif.Client
 	MemifServer     = memif.Server
 	MemifDefaultMTU = memif.DefaultMTU
-	MemifMaxQueues  = memif.MaxQueues
-	MemifMaxRing    = memif.MaxRing
-	MemifMaxSecret  = memif.MaxSecret
 )
 
 var (

@@ -16,7 +16,7 @@ import (
 // of the switch allows.
 var ErrStalled = errors.New("the sender stalls in the middle of a frame")
 
-// PathError says of a frame that broke off within a switch whose it was, and why.
+// PathError reports a frame that was cut short in a switch.
 type PathError struct {
 	Station        datasheet.MAC // the sender
 	From, To       int           // ports of the switch
@@ -69,7 +69,7 @@ type path struct {
 	shown   int // bytes
 }
 
-// Publish is described at engine.Progressive. The frame goes on once both addresses are there.
+// Publish passes the frame on once both addresses are there.
 func (p *switchPort) Publish(n int) {
 	f := p.frame
 	if n <= p.path.shown || n > len(f) || n < min(ethernetHeader, len(f)) {
@@ -125,7 +125,6 @@ func (p *switchPort) finish() {
 	p.frame, p.path = nil, path{}
 }
 
-// Abort is described at engine.Progressive.
 func (p *switchPort) Abort() {
 	for to := range p.path.targets.all() {
 		p.tx[to].Abort()
@@ -169,7 +168,7 @@ func (p *switchPort) letGo() {
 	}
 }
 
-// Arrived is described at engine.Progressive. A frame that has not arrived whole when its
+// Arrived: a frame that has not arrived whole when its
 // sender is closed or unplugged never will, nor does one whose sender stalls.
 func (p *switchPort) Arrived() (n int, aborted bool) {
 	r, o := &p.rx[p.from], &p.output

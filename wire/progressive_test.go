@@ -3,10 +3,12 @@ package wire_test
 import (
 	"bytes"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -43,13 +45,9 @@ func toAll(f []byte) []byte {
 // await waits for a frame.
 func await(t *testing.T, p wire.Port) []byte {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
-		if f := p.Receive(); f != nil {
-			return f
-		}
-	}
-	t.Fatal("no frame comes")
-	return nil
+	var f []byte
+	waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+	return f
 }
 
 func wantArrived(t *testing.T, p engine.Progressive, n int, aborted bool) {
@@ -68,9 +66,7 @@ func TestFrameInParts(t *testing.T) {
 		buf := a.Reserve(len(parts))
 		copy(buf, parts[:100])
 		a.Publish(100) // and all that was before it
-		if f := await(t, b); !bytes.Equal(f, first) {
-			t.Fatalf("%d bytes came first", len(f))
-		}
+		must.Same(t, await(t, b), first, "bytes came first")
 		wantArrived(t, b, len(first), false)
 		b.Release()
 		f := await(t, b)
@@ -88,9 +84,7 @@ func TestFrameInParts(t *testing.T) {
 		copy(buf[600:], parts[600:])
 		a.Commit()
 		wantArrived(t, b, len(parts), false)
-		if !bytes.Equal(f, parts) {
-			t.Error("the frame is damaged")
-		}
+		should.Same(t, f, parts, "the frame is damaged")
 		b.Release()
 		if b.Receive() != nil {
 			t.Error("one frame too many")
@@ -122,9 +116,7 @@ func TestPublishOfNothing(t *testing.T) {
 		}
 		copy(a.Reserve(len(f)), f)
 		a.Publish(len(f))
-		if g := await(t, b); !bytes.Equal(g, f) {
-			t.Error("a frame that was published at its full length")
-		}
+		should.Same(t, await(t, b), f, "a frame that was published at its full length")
 		a.Commit()
 		b.Release()
 		a.Commit()
@@ -144,9 +136,7 @@ func TestAbort(t *testing.T) {
 		} {
 			copy(a.Reserve(len(f)), f)
 			a.Publish(200)
-			if len(await(t, b)) != len(f) {
-				t.Fatal("another frame")
-			}
+			must.Be(t, len(await(t, b)), len(f), "another frame")
 			wantArrived(t, b, 200, false)
 			abort()
 			if n, aborted := b.Arrived(); n != 200 || !aborted {
@@ -199,17 +189,8 @@ func TestLinkDownEndsPart(t *testing.T) {
 		toAll(a.Reserve(1000))
 		a.Publish(100)
 		await(t, b)
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-			if _, aborted := b.Arrived(); aborted {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatal("it still seems to be on its way")
-			}
-		}
+		must.OK(t, a.Close())
+		waittest.Until(t, "it is given up", func() bool { _, aborted := b.Arrived(); return aborted })
 		b.Release()
 		a.Publish(500)
 		a.Commit()
@@ -244,14 +225,8 @@ func TestPublishWakes(t *testing.T) {
 
 // TestFaultWaitsForTheWhole: whoever uses a Fault does not know of parts.
 func TestFaultWaitsForTheWhole(t *testing.T) {
-	a, inner, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := wire.NewFault(inner, wire.FaultOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, inner := memoryPair(t, wire.MemoryOptions{})
+	b := must.Get(wire.NewFault(inner, wire.FaultOptions{}))(t)
 	f := frameOf(stationMAC(2), stationMAC(1), 500)
 	for _, aborted := range []bool{false, true, false} {
 		copy(a.Reserve(len(f)), f)
@@ -263,9 +238,7 @@ func TestFaultWaitsForTheWhole(t *testing.T) {
 			a.Abort()
 		} else {
 			a.Commit()
-			if got := receive(b); !bytes.Equal(got, f) {
-				t.Errorf("received %d bytes", len(got))
-			}
+			should.Same(t, receive(b), f, "received bytes")
 		}
 		if b.Receive() != nil {
 			t.Error("a frame too many")

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
@@ -24,19 +25,51 @@ type shapedWire struct {
 	o   wire.ShaperOptions
 }
 
-func newShapedWire(t interface{ Fatal(...any) }, o wire.ShaperOptions) *shapedWire {
-	near, far, err := wire.NewMemory(wire.MemoryOptions{MTU: 2048})
-	if err != nil {
-		t.Fatal(err)
-	}
+func newShapedWire(t must.TB, o wire.ShaperOptions) *shapedWire {
+	near, far := must.Two(wire.NewMemory(wire.MemoryOptions{MTU: 2048}))(t)
 	s := &shapedWire{far: far, o: o}
 	o.Clock = func() time.Duration { return s.now }
-	p, err := wire.NewShaper(near, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(wire.NewShaper(lossy{near}, o))(t)
 	s.progressivePort, s.Paced, s.Drainer = p.(progressivePort), p.(engine.Paced), p.(wire.Drainer)
 	return s
+}
+
+// lossy hides that nothing is lost on a wire.
+type lossy struct{ progressivePort }
+
+// TestShaperHoldsBack: over a wire that loses nothing a frame begins to arrive once the other end asks for it, and all behind it
+// is as much later.
+func TestShaperHoldsBack(t *testing.T) {
+	now := time.Duration(0)
+	near, far := must.Two(wire.NewMemory(wire.MemoryOptions{MTU: 2048}))(t)
+	shaped := func(p wire.Port) wire.Port {
+		return must.Get(wire.NewShaper(p, wire.ShaperOptions{Path: speed.Path{Rate: 1e9}, Delay: 100, Clock: func() time.Duration { return now }}))(t)
+	}
+	a, b := shaped(near), shaped(far)
+	if b.Receive() != nil {
+		t.Fatal("a frame without a sender")
+	}
+	for range 2 {
+		send(a, make([]byte, 1000)) // takes 1 us
+	}
+	whole := func(at time.Duration) bool {
+		now = at
+		a.Flush()
+		f := b.Receive()
+		n, _ := b.(engine.Progressive).Arrived()
+		return f != nil && n == len(f)
+	}
+	if whole(1099) || !whole(1100) {
+		t.Fatal("the first frame does not arrive when it should")
+	}
+	b.Release()
+	now = 5000
+	if busy, _ := a.(engine.Paced).Left(); busy != 2000+2900-5000+1000 { // its first byte stands at the other end
+		t.Errorf("the wire is busy for %v", busy)
+	}
+	if whole(6000) || whole(6999) || !whole(7000) {
+		t.Error("the second frame does not arrive a microsecond after it was asked for")
+	}
 }
 
 // TestShaperKeepsTime: no byte arrives before it has left and crossed the wire, nor after, nor
@@ -137,9 +170,7 @@ func TestShaperKeepsTime(t *testing.T) {
 			"abort": func(*rapid.T) { s.Abort(); abort() },
 			"receive": func(t *rapid.T) {
 				busy, all := s.Left()
-				if want := free - s.now; busy != want {
-					t.Fatalf("busy for %v, want %v", busy, want)
-				}
+				must.Be(t, busy, free-s.now, "busy")
 				for len(sent) > 0 {
 					n, ended := there(sent[0])
 					got := s.far.Receive()
@@ -208,20 +239,11 @@ func TestShaperWaitsForRoom(t *testing.T) {
 
 // TestShaperOnWholeFrames: a wire that does not hand frames over in parts gets them at their end.
 func TestShaperOnWholeFrames(t *testing.T) {
-	near, far, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := wire.NewFault(near, wire.FaultOptions{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	near, far := must.Two(wire.NewMemory(wire.MemoryOptions{}))(t)
+	whole := must.Get(wire.NewFault(near, wire.FaultOptions{Seed: 1}))(t)
 	now := time.Duration(0)
-	p, err := wire.NewShaper(whole, wire.ShaperOptions{Path: speed.Path{Rate: 1e6}, Delay: time.Microsecond,
-		Clock: func() time.Duration { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(wire.NewShaper(whole, wire.ShaperOptions{Path: speed.Path{Rate: 1e6}, Delay: time.Microsecond,
+		Clock: func() time.Duration { return now }}))(t)
 	if _, parts := p.(engine.Progressive); parts {
 		t.Error("frames come in parts")
 	}
@@ -239,10 +261,7 @@ func TestShaperOnWholeFrames(t *testing.T) {
 }
 
 func TestBadSpeeds(t *testing.T) {
-	near, _, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	near, _ := must.Two(wire.NewMemory(wire.MemoryOptions{}))(t)
 	for _, o := range []wire.ShaperOptions{{Path: speed.Path{Rate: -1}}, {Path: speed.Path{Rate: speed.MinRate - 1}}, {Path: speed.Path{Rate: speed.MaxRate + 1}}, {Delay: -1}, {Delay: speed.MaxDelay + 1},
 		{Path: speed.Path{Setup: -1}}, {Path: speed.Path{Setup: speed.MaxSetup + 1}}, {Burst: -1}} {
 		if p, err := wire.NewShaper(near, o); p != nil || !errors.Is(err, wire.ErrOptions) {

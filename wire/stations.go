@@ -2,53 +2,86 @@ package wire
 
 import (
 	"net/netip"
+	"sync"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// ethernetHeader is the size in bytes of two addresses and a type.
-const ethernetHeader = datasheet.EthernetHeaderSize
+const (
+	// ethernetHeader is the size in bytes of two addresses and a type.
+	ethernetHeader = datasheet.EthernetHeaderSize
+	// maxStations bounds what strangers can make us remember. A small switch has
+	// room for as many.
+	maxStations = 1024
+	// A station that is not heard keeps its address for stationLife, where any host can claim to be it.
+	stationLife = time.Minute
+)
 
-// maxStations bounds what strangers can make us remember. A small switch has
-// room for as many.
-const maxStations = 1024
-
-// station is the wire's knowledge of a station of a UDP wire.
-type station struct {
-	address netip.AddrPort
-	// proven: a frame that carried the key of a connection has come from there.
-	// Otherwise one peer said so, and no other had before.
-	proven bool
-	// used: frames have been sent there.
-	used bool
-}
-
-// stations says at which UDP address a station is. When it is full, the one that
-// was learned first makes place, of those to which nothing has been sent if there
-// are any.
+// stations says at which UDP address a station is.
 type stations struct {
-	known map[datasheet.MAC]*station
-	order []datasheet.MAC // ring, oldest at next once it is full
-	next  int
+	mu    sync.Mutex
+	known map[datasheet.MAC]station
+	swept time.Time // when those that are not heard were forgotten last
 }
 
-// add makes a station known that was not.
-func (s *stations) add(mac datasheet.MAC, st station) {
+type station struct {
+	at    netip.AddrPort
+	heard time.Time
+}
+
+// whereabouts is the address of a station, as its frame shows it.
+type whereabouts int
+
+const (
+	known     whereabouts = iota // the station is there
+	moved                        // it is there now, and was at another address before
+	elsewhere                    // it is at another address
+)
+
+// hear notes a frame of a station. It is where its last frame came from, if the sender is trusted.
+// Others keep the address that a station had first, for as long as it is heard there.
+func (s *stations) hear(mac datasheet.MAC, from netip.AddrPort, now time.Time, trusted bool) whereabouts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, ok := s.known[mac]
+	switch {
+	case ok && was.at == from:
+		s.known[mac] = station{from, now}
+		return known
+	case ok && !trusted && now.Sub(was.heard) < stationLife:
+		return elsewhere
+	case !ok && !s.room(now):
+		return elsewhere
+	}
 	if s.known == nil {
-		s.known = make(map[datasheet.MAC]*station)
+		s.known = map[datasheet.MAC]station{}
 	}
-	if len(s.order) < maxStations {
-		s.order = append(s.order, mac)
-	} else {
-		for range s.order {
-			if !s.known[s.order[s.next]].used {
-				break
+	s.known[mac] = station{from, now}
+	if ok {
+		return moved
+	}
+	return known
+}
+
+// room reports whether there is room for another station. If not it forgets those that are not heard, at most
+// once a second.
+func (s *stations) room(now time.Time) bool {
+	if len(s.known) >= maxStations && now.Sub(s.swept) > time.Second {
+		s.swept = now
+		for mac, st := range s.known {
+			if now.Sub(st.heard) >= stationLife {
+				delete(s.known, mac)
 			}
-			s.next = (s.next + 1) % maxStations
 		}
-		delete(s.known, s.order[s.next])
-		s.order[s.next] = mac
-		s.next = (s.next + 1) % maxStations
 	}
-	s.known[mac] = &st
+	return len(s.known) < maxStations
+}
+
+// find returns the address of a station, if it is known.
+func (s *stations) find(mac datasheet.MAC) (netip.AddrPort, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, ok := s.known[mac]
+	return st.at, ok
 }

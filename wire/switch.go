@@ -119,8 +119,7 @@ func (p *switchPort) MTU() int { return p.fabric.mtu }
 // Checksum returns false: memory does not damage frames.
 func (p *switchPort) Checksum() bool { return false }
 
-// Reserve is described at engine.Port. There must be room at every port, since
-// where the frame goes is not known yet.
+// Reserve has room if there is some at every port, since where the frame goes is not known yet.
 func (p *switchPort) Reserve(n int) []byte {
 	p.Abort()
 	if uint(n) > uint(len(p.space)) {
@@ -136,7 +135,6 @@ func (p *switchPort) Reserve(n int) []byte {
 	return p.frame
 }
 
-// Commit is described at engine.Port.
 func (p *switchPort) Commit() {
 	frame := p.frame
 	if frame == nil {
@@ -198,8 +196,8 @@ func (f *fabric) put(mac datasheet.MAC, at place) {
 	f.table.Store(&table)
 }
 
-// Claim is described at Claimer. Frames from other ports do not move the station, and
-// it is known even if the table is full of others. The claim ends with Close.
+// Claim claims a station: frames from other ports do not move it, and it is known even if the table is
+// full of others. The claim ends with Close.
 func (p *switchPort) Claim(mac datasheet.MAC) error {
 	f := p.fabric
 	f.mu.Lock()
@@ -221,7 +219,6 @@ func (p *switchPort) leave() {
 	f.table.Store(&table)
 }
 
-// Flush is described at engine.Port.
 func (p *switchPort) Flush() {
 	for i := range p.tx {
 		if p.tx[i].Flush() {
@@ -236,7 +233,7 @@ func (p *switchPort) wakes(to int) {
 	p.fabric.ports[to].wake.Call()
 }
 
-// Receive is described at engine.Port. Ports take turns.
+// Receive takes turns at the ports.
 func (p *switchPort) Receive() []byte {
 	down := p.fabric.live()&(1<<p.number) == 0
 	if down {
@@ -255,7 +252,6 @@ func (p *switchPort) Receive() []byte {
 	return nil
 }
 
-// Release is described at engine.Port.
 func (p *switchPort) Release() {
 	p.letGo()
 	p.rx[p.from].Release()
@@ -268,13 +264,10 @@ func (p *switchPort) LinkUp() bool {
 	return live&me != 0 && live&^me != 0
 }
 
-// SetWake is described at Port.
 func (p *switchPort) SetWake(f func()) { p.wake.Set(f) }
 
-// OnLink is described at Port.
 func (p *switchPort) OnLink(f func()) { p.link.Set(f) }
 
-// SetLink is described at Port.
 func (p *switchPort) SetLink(up bool) {
 	if up {
 		p.fabric.up.Or(1 << p.number)
@@ -284,7 +277,6 @@ func (p *switchPort) SetLink(up bool) {
 	p.tell()
 }
 
-// Close is described at Port.
 func (p *switchPort) Close() error {
 	p.fabric.open.And(^(uint32(1) << p.number))
 	p.leave()

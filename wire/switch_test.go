@@ -1,13 +1,11 @@
 package wire_test
 
 import (
-	"bytes"
-	"errors"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -23,10 +21,7 @@ type switchPort interface {
 
 func newSwitch(t *testing.T, n int, o wire.SwitchOptions) (p []switchPort) {
 	t.Helper()
-	ports, err := wire.NewSwitch(n, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := must.Get(wire.NewSwitch(n, o))(t)
 	for _, port := range ports {
 		p = append(p, port.(switchPort))
 	}
@@ -47,17 +42,11 @@ func waiting(ports []switchPort) []int {
 
 func TestSwitchOptions(t *testing.T) {
 	for _, n := range []int{-1, 0, 1, wire.MaxSwitchPorts + 1} {
-		if _, err := wire.NewSwitch(n, wire.SwitchOptions{}); !errors.Is(err, wire.ErrOptions) {
-			t.Errorf("%d ports: %v", n, err)
-		}
+		should.Refuse(wire.NewSwitch(n, wire.SwitchOptions{}))(t, wire.ErrOptions, "%d ports", n)
 	}
-	if _, err := wire.NewSwitch(2, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 1}}); !errors.Is(err, wire.ErrOptions) {
-		t.Errorf("MTU 1: %v", err)
-	}
+	should.Refuse(wire.NewSwitch(2, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 1}}))(t, wire.ErrOptions, "MTU 1")
 	for _, d := range []time.Duration{-1, time.Microsecond, time.Hour} {
-		if _, err := wire.NewSwitch(2, wire.SwitchOptions{Watchdog: d}); !errors.Is(err, wire.ErrOptions) {
-			t.Errorf("a watchdog of %v: %v", d, err)
-		}
+		should.Refuse(wire.NewSwitch(2, wire.SwitchOptions{Watchdog: d}))(t, wire.ErrOptions, "a watchdog of %v", d)
 	}
 }
 
@@ -66,9 +55,7 @@ func TestSwitchLearns(t *testing.T) {
 	check := func(what string, want ...int) {
 		t.Helper()
 		for i, n := range waiting(p) {
-			if n != want[i] {
-				t.Errorf("%s: %d frames at port %d, want %d", what, n, i, want[i])
-			}
+			should.Be(t, n, want[i], "%s: frames at port %d", what, i)
 		}
 	}
 	send(p[0], frameOf(stationMAC(1), stationMAC(0), 10))
@@ -93,18 +80,11 @@ func TestSwitchLearns(t *testing.T) {
 // forgotten by what others send.
 func TestSwitchStationIsNotTakenOver(t *testing.T) {
 	p := newSwitch(t, 3, wire.SwitchOptions{})
-	faulty, err := wire.NewFault(p[0], wire.FaultOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	faulty := must.Get(wire.NewFault(p[0], wire.FaultOptions{}))(t)
 	for range 2 { // twice is fine
-		if err := faulty.(wire.Claimer).Claim(stationMAC(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, faulty.(wire.Claimer).Claim(stationMAC(0)))
 	}
-	if err := p[2].Claim(stationMAC(0)); !errors.Is(err, wire.ErrOptions) {
-		t.Errorf("a second claim: %v", err)
-	}
+	should.Fail(t, p[2].Claim(stationMAC(0)), wire.ErrOptions, "a second claim")
 	for i := range 2000 {
 		send(p[2], frameOf(stationMAC(9), stationMAC(0), 0))
 		send(p[2], frameOf(stationMAC(9), datasheet.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
@@ -114,9 +94,7 @@ func TestSwitchStationIsNotTakenOver(t *testing.T) {
 	if n := waiting(p); n[0] != 1 || n[2] != 0 {
 		t.Errorf("frames for port 0 went to %v", n)
 	}
-	if err := faulty.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, faulty.Close())
 	if err := p[2].Claim(stationMAC(0)); err != nil {
 		t.Errorf("a claim after the port was closed: %v", err)
 	}
@@ -178,41 +156,6 @@ func TestSwitchHoldsSendersUp(t *testing.T) {
 	}
 }
 
-func TestSwitchConcurrently(t *testing.T) {
-	const ports, frames = 4, 2000
-	p := newSwitch(t, ports, wire.SwitchOptions{})
-	var wg sync.WaitGroup
-	for i := range p {
-		wg.Go(func() {
-			next := [ports]uint32{}
-			got := 0
-			for n := 0; n < frames || got < frames*(ports-1); {
-				if n < frames && send(p[i], numbered(i, uint32(n))) {
-					n++
-				}
-				if f := p[i].Receive(); f != nil {
-					from := f[11]
-					if want := numbered(int(from), next[from]); !bytes.Equal(f, want) {
-						t.Errorf("port %d: frame %d from %d is wrong", i, next[from], from)
-						return
-					}
-					next[from]++
-					got++
-					p[i].Release()
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// numbered is a frame to everybody that differs from all others.
-func numbered(from int, n uint32) []byte {
-	f := frameOf(datasheet.Broadcast, stationMAC(byte(from)), 8)
-	f[datasheet.HeaderSize], f[datasheet.HeaderSize+1] = byte(n), byte(n>>8)
-	return f
-}
-
 // TestSwitchReflects: what a station sends to itself comes back at the port that has claimed it, and goes nowhere else. It
 // does not for a station that was only heard there.
 func TestSwitchReflects(t *testing.T) {
@@ -227,17 +170,13 @@ func TestSwitchReflects(t *testing.T) {
 	one, two := stationMAC(1), stationMAC(2)
 	check := func(what string, want ...int) {
 		t.Helper()
-		if got := waiting(p); !slices.Equal(got, want) {
-			t.Errorf("%s: frames at the ports %v, want %v", what, got, want)
-		}
+		should.Same(t, waiting(p), want, "%s: frames at the ports", what)
 	}
 	frame(one, two)
 	check("not known", 1, 0, 1)
 	frame(two, two)
 	check("heard", 0, 0, 0)
-	if err := p[1].Claim(one); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p[1].Claim(one))
 	frame(one, one)
 	check("claimed", 0, 1, 0)
 	frame(one, two)

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -40,7 +39,8 @@ type UDPOptions struct {
 	// Local is the HOST:PORT to bind; port 0 takes any.
 	Local string
 	// Peers are the HOST:PORTs that get the frames for all, and those for
-	// a station that has not been heard yet.
+	// a station that has not been heard yet. If there are any, and no key, frames are taken
+	// from no other address.
 	Peers []string
 	// MTU is the largest frame in bytes; if zero, DefaultUDPMTU, or
 	// defaultUDP6MTU on an IPv6 address, less sealed.Overhead with a key. A datagram
@@ -63,14 +63,14 @@ type UDPStats struct {
 	Overruns      uint64       `json:"overruns" help:"Frames that arrived while the receive ring was full." unit:"frames"`
 	Runts         uint64       `json:"runts" help:"Datagrams too short for an Ethernet header." unit:"datagrams"`
 	Homeless      uint64       `json:"homeless" help:"Frames without an address to send them to." unit:"frames"`
-	Moves         uint64       `json:"moves" help:"Stations and connections that were found at another address." unit:"moves"`
+	Moves         uint64       `json:"moves" help:"Stations that were found at another address." unit:"moves"`
+	Strangers     uint64       `json:"strangers" help:"Frames from an address that is no peer's, or not that of their station, at an end without a key." unit:"frames"`
 	Keyed         uint64       `json:"keyed" help:"Datagrams of a peer with a key, at an end without one." unit:"datagrams"`
 	Sealed        sealed.Stats `json:"sealed" help:"What the tunnel refused; zero without a key." unit:"datagrams"`
 }
 
 // UDP is a wire between processes and hosts: each frame is a datagram. It learns
-// from the frames that arrive which station is at which address, and asks back
-// before a station moves (SPEC.md 8.11).
+// from the frames that arrive which station is at which address (SPEC.md 8.11).
 type UDP struct {
 	conn   *net.UDPConn
 	local  netip.AddrPort
@@ -83,25 +83,13 @@ type UDP struct {
 	out      []byte         // the reserved frame
 	reserved int            // its length, -1 for none
 	box      *sealed.Sealer // nil without a key
-	links    []*sealed.Link // of peers
-	last     route          // where the last frame went
 
 	// The receiver's.
-	in         line.Sender   // the socket's goroutine's
-	came       line.Receiver // of what that has put there
-	heard      heard
-	questions  []question
-	queryFrame []byte
-	reply      *sealed.Sealer
-	changes    uint64    // of the tunnel, as seen last
-	warned     time.Time // when the log was told something last
+	in     line.Sender   // the socket's goroutine's
+	came   line.Receiver // of what that has put there
+	warned time.Time     // when the log was told something last
 
-	// What both have learned. version changes with it, so that a route can be kept.
-	mu          sync.Mutex
-	stations    stations
-	connections connections
-	version     atomic.Uint64
-	own         atomic.Pointer[datasheet.MAC]
+	stations stations
 
 	kicked  atomic.Bool // the receiver is to look after the tunnel
 	down    atomic.Bool // plug pulled
@@ -111,7 +99,7 @@ type UDP struct {
 	stopped chan struct{}
 	closing sync.Once
 
-	sendErrors, receiveErrors, overruns, runts, homeless, moves, keyed atomic.Uint64
+	sendErrors, receiveErrors, overruns, runts, homeless, moves, strangers, keyed atomic.Uint64
 }
 
 // NewUDP opens a UDP wire. The context bounds the time that name resolution
@@ -164,7 +152,7 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	_ = conn.SetWriteBuffer(ringSize)
 	ring := newHalf(ringSize)
 	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: line.Aligned(mtu), reserved: -1, log: o.Logger,
-		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), queryFrame: line.Aligned(datasheet.HeaderSize), stopped: make(chan struct{})}
+		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), stopped: make(chan struct{})}
 	if u.log == nil {
 		u.log = slog.Default()
 	}
@@ -172,9 +160,7 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 		u.local = a.AddrPort()
 	}
 	if o.Key != nil {
-		if err := u.seal(o.Key, o.renewal); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
+		u.seal(o.Key, o.renewal)
 	}
 	go u.receive()
 	return u, nil
@@ -231,7 +217,7 @@ func (u *UDP) MTU() int { return u.mtu }
 // Checksum returns true: UDP's own is 16 bits wide and may be absent.
 func (u *UDP) Checksum() bool { return true }
 
-// Reserve is described at engine.Port. The wire always has room.
+// Reserve always has room.
 func (u *UDP) Reserve(n int) []byte {
 	if uint(n) > uint(u.mtu) {
 		return nil
@@ -240,7 +226,7 @@ func (u *UDP) Reserve(n int) []byte {
 	return u.out[:n:n]
 }
 
-// Commit is described at engine.Port. The frame is sent at once.
+// Commit sends the frame at once.
 func (u *UDP) Commit() {
 	if u.reserved < 0 {
 		return
@@ -250,41 +236,39 @@ func (u *UDP) Commit() {
 	if u.down.Load() || u.closed.Load() {
 		return
 	}
-	to, way := u.routeOf(frame)
-	if way == direct {
-		u.send(u.box, frame, to)
-		return
-	}
-	if way == nowhere || len(u.peers) == 0 {
-		u.homeless.Add(1)
-		return
-	}
-	for i, a := range u.peers {
-		to := target{address: a}
-		if u.links != nil {
-			to.link = u.links[i]
+	if len(frame) >= ethernetHeader {
+		if to, ok := u.stations.find(datasheet.MAC(frame)); ok {
+			u.send(frame, to)
+			return
 		}
-		u.send(u.box, frame, to)
+	}
+	// It is for all, or for a station that has not been heard.
+	if len(u.peers) == 0 {
+		u.homeless.Add(1)
+	}
+	for _, to := range u.peers {
+		u.send(frame, to)
 	}
 }
 
-// send sends a frame, sealed in box if the wire has a key.
-func (u *UDP) send(box *sealed.Sealer, frame []byte, to target) {
-	if u.tunnel != nil {
-		if to.link == nil {
-			u.homeless.Add(1)
-			return
-		}
-		datagram, wake := to.link.Seal(box, frame)
-		if wake {
-			u.kick()
-		}
-		if datagram == nil {
-			return
-		}
-		frame = datagram
+// send sends a frame, sealed if the wire has a key.
+func (u *UDP) send(frame []byte, to netip.AddrPort) {
+	if u.tunnel == nil {
+		u.write(frame, to)
+		return
 	}
-	u.write(frame, to.address)
+	link := u.tunnel.Link(to)
+	if link == nil { // too many others have come meanwhile
+		u.homeless.Add(1)
+		return
+	}
+	datagram, wake := link.Seal(u.box, frame)
+	if wake {
+		u.kick()
+	}
+	if datagram != nil {
+		u.write(datagram, to)
+	}
 }
 
 func (u *UDP) write(datagram []byte, to netip.AddrPort) {
@@ -293,10 +277,9 @@ func (u *UDP) write(datagram []byte, to netip.AddrPort) {
 	}
 }
 
-// Flush is described at engine.Port. There is nothing left to do.
+// Flush has nothing left to do.
 func (u *UDP) Flush() {}
 
-// Receive is described at engine.Port.
 func (u *UDP) Receive() []byte {
 	if u.down.Load() || u.closed.Load() {
 		u.came.Discard()
@@ -305,20 +288,16 @@ func (u *UDP) Receive() []byte {
 	return u.came.Take()
 }
 
-// Release is described at engine.Port.
 func (u *UDP) Release() { u.came.Release() }
 
 // LinkUp reports whether the plug is in: UDP cannot tell whether a peer is
 // there.
 func (u *UDP) LinkUp() bool { return !u.down.Load() && !u.closed.Load() }
 
-// SetWake is described at Port.
 func (u *UDP) SetWake(f func()) { u.wake.Set(f) }
 
-// OnLink is described at Port.
 func (u *UDP) OnLink(f func()) { u.link.Set(f) }
 
-// SetLink is described at Port.
 func (u *UDP) SetLink(up bool) {
 	u.down.Store(!up)
 	u.link.Call()
@@ -341,7 +320,7 @@ func (u *UDP) Close() error {
 func (u *UDP) Stats() UDPStats {
 	c := UDPStats{SendErrors: u.sendErrors.Load(), ReceiveErrors: u.receiveErrors.Load(),
 		Overruns: u.overruns.Load(), Runts: u.runts.Load(), Homeless: u.homeless.Load(),
-		Moves: u.moves.Load(), Keyed: u.keyed.Load()}
+		Moves: u.moves.Load(), Strangers: u.strangers.Load(), Keyed: u.keyed.Load()}
 	if u.tunnel != nil {
 		c.Sealed = u.tunnel.Stats()
 	}

@@ -5,8 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
@@ -15,9 +17,12 @@ import (
 const warnEvery = 10 * time.Second
 
 // receive brings datagrams into the ring until the socket is closed, and does what
-// takes time: questions, and the handshakes of a wire with a key.
+// takes time: the handshakes of a wire with a key.
 func (u *UDP) receive() {
 	defer close(u.stopped)
+	if u.tunnel != nil {
+		u.tend()
+	}
 	spill := line.Aligned(maxDatagram)
 	for {
 		// Without a key the frame is read where it stays.
@@ -40,17 +45,13 @@ func (u *UDP) receive() {
 			u.receiveErrors.Add(1)
 			time.Sleep(readRetry)
 		case u.tunnel != nil:
-			u.unseal(p[:n], from)
+			u.unseal(p[:n], from, time.Now())
 		case sealed.IsSealed(p[:n]):
 			u.keyed.Add(1)
-			if !sealed.IsHello(p[:n]) {
-				continue
+			if sealed.IsHello(p[:n]) {
+				u.warn("the peer has a key and this end has none: add key=FILE", from)
 			}
-			u.warn("the peer has a key and this end has none: add key=FILE", from)
-		case n < ethernetHeader:
-			u.runts.Add(1)
-		case u.learn(p[:n], from):
-		default:
+		case u.hear(p[:n], from, time.Now()):
 			if full {
 				// There may be room by now.
 				q := u.in.Reserve(n)
@@ -65,29 +66,40 @@ func (u *UDP) receive() {
 	}
 }
 
+// hear notes where the station is whose frame has come, and reports whether the frame is delivered.
+// One without a key is refused from others than the peers, if there are any, and from another address
+// than that of its station.
+func (u *UDP) hear(frame []byte, from netip.AddrPort, now time.Time) bool {
+	trusted := u.tunnel != nil
+	switch {
+	case len(frame) < ethernetHeader:
+		u.runts.Add(1)
+		return false
+	case !trusted && len(u.peers) > 0 && !slices.Contains(u.peers, from):
+		u.strangers.Add(1)
+		return false
+	}
+	source := datasheet.MAC(frame[6:])
+	if [2]byte(frame[12:]) != datasheet.EtherType || source.IsMulticast() || source == (datasheet.MAC{}) {
+		return true
+	}
+	switch u.stations.hear(source, from, now, trusted) {
+	case moved:
+		u.moves.Add(1)
+	case elsewhere:
+		u.strangers.Add(1)
+		return false
+	}
+	return true
+}
+
 // deliver hands the frame over that stands in the space reserved last.
 func (u *UDP) deliver(n int) {
 	u.in.Shorten(n)
 	u.in.Commit()
 	u.in.Flush()
-	line.Fence() // who goes to sleep has set its function, and looks once more
+	line.Fence() // a receiver that goes to sleep has set its function, and looks once more
 	u.wake.Call()
-}
-
-// tend does what is due, and has the socket come back for what will be.
-func (u *UDP) tend() {
-	for more := true; more; more = u.kicked.Load() {
-		u.kicked.Store(false)
-		now := time.Now()
-		next := u.pursue(now)
-		if u.tunnel != nil {
-			if at := u.tunnel.Tick(now); next.IsZero() || !at.IsZero() && at.Before(next) {
-				next = at
-			}
-		}
-		// It fails if the socket is closed, which the next read notices.
-		_ = u.conn.SetReadDeadline(next)
-	}
 }
 
 // warn tells the log what is wrong with a peer.

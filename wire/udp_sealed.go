@@ -14,20 +14,16 @@ type Key = sealed.Key
 func ReadKey(file string) (*Key, error) { return sealed.ReadKey(file) }
 
 // seal gives the wire a key, before it is used.
-func (u *UDP) seal(key *sealed.Key, l sealed.Limits) (err error) {
-	if u.tunnel, err = sealed.New(key, l, u.write); err != nil {
-		return err
-	}
-	u.box, u.reply = sealed.NewSealer(u.mtu), sealed.NewSealer(len(u.queryFrame))
+func (u *UDP) seal(key *sealed.Key, l sealed.Limits) {
+	u.tunnel = sealed.New(key, l, u.write)
+	u.box = sealed.NewSealer(u.mtu)
 	for _, a := range u.peers {
-		u.links = append(u.links, u.tunnel.Configure(a))
+		u.tunnel.Configure(a)
 	}
-	return nil
 }
 
 // unseal takes a datagram of a wire with a key.
-func (u *UDP) unseal(p []byte, from netip.AddrPort) {
-	now := time.Now()
+func (u *UDP) unseal(p []byte, from netip.AddrPort, now time.Time) {
 	n, ok := sealed.FrameSize(p)
 	if !ok {
 		switch u.tunnel.Handle(p, from, now) {
@@ -36,7 +32,6 @@ func (u *UDP) unseal(p []byte, from netip.AddrPort) {
 		case sealed.OtherKey:
 			u.warn("the peer has another key: both need the same key=FILE", from)
 		}
-		u.follow()
 		return
 	}
 	var frame []byte
@@ -46,30 +41,22 @@ func (u *UDP) unseal(p []byte, from netip.AddrPort) {
 			return
 		}
 	}
-	delivered := u.tunnel.Open(frame, p, from, now)
-	u.follow()
-	switch {
-	case !delivered:
-	case n < ethernetHeader:
-		u.runts.Add(1)
-	case u.learn(frame, from):
-	default:
+	if u.tunnel.Open(frame, p, from, now) && u.hear(frame, from, now) {
 		u.deliver(n)
 	}
 }
 
-// follow notes that a session has begun, which has to be looked after, and maybe a
-// link, which routes name.
-func (u *UDP) follow() {
-	if c := u.tunnel.Changes(); c != u.changes {
-		u.changes = c
-		u.version.Add(1)
-		u.tend()
-	}
-}
-
-// kick has the receiver look after the tunnel now.
+// kick makes the receiver look after the tunnel now.
 func (u *UDP) kick() {
 	u.kicked.Store(true)
 	_ = u.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// tend does what is due, and has the socket come back for what will be.
+func (u *UDP) tend() {
+	for more := true; more; more = u.kicked.Load() {
+		u.kicked.Store(false)
+		// It fails if the socket is closed, which the next read notices.
+		_ = u.conn.SetReadDeadline(u.tunnel.Tick(time.Now()))
+	}
 }

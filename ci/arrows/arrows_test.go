@@ -5,14 +5,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // TestRepository checks this repository.
 func TestRepository(t *testing.T) {
-	r, err := Check(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Check(os.DirFS("../..")))(t)
 	for _, v := range r.Violations {
 		t.Error(v)
 	}
@@ -61,10 +60,11 @@ func TestRules(t *testing.T) {
 		{"up", "vfio/device.go", imports(ours + "driver"), "vfio may import internal, not driver"},
 		{"vfio to descriptors", "vfio/device.go", imports(ours + "descriptors"), "vfio may import internal, not descriptors"},
 		{"engine to vfio", "engine/regions.go", imports(ours + "vfio"), "engine may import descriptors, pipeline, internal, not vfio"},
-		{"tools join", "tools/trapeze/main.go", imports(ours+"via", ours+"emulator"), ""},
+		{"tools join", "tools/trapeze/trapeze.go", imports(ours+"via", ours+"emulator"), ""},
+		{"a program and its tool", "cmd/trapeze/main.go", imports(ours + "tools/trapeze"), ""},
 		{"only tests import tools", "via/nic.go", imports(ours + "tools/trapeze"), "only tests import tools"},
-		{"only tests import examples", "tools/trapeze/main.go", imports(ours + "examples/hello"), "only tests import examples"},
-		{"unknown room", "tools/trapeze/main.go", imports(ours + "helpers"), "helpers is not a room"},
+		{"only tests import examples", "tools/trapeze/trapeze.go", imports(ours + "examples/hello"), "only tests import examples"},
+		{"unknown room", "tools/trapeze/trapeze.go", imports(ours + "helpers"), "helpers is not a room"},
 		{"code in an unknown room", "helpers/x.go", imports(ours + "vfio"), "helpers is not a room"},
 		{"tests join", "driver/nic_test.go", imports(ours + "emulator"), ""},
 		{"others' packages", "vfio/memory.go", imports("golang.org/x/sys/unix", "os"), ""},
@@ -81,18 +81,15 @@ func TestRules(t *testing.T) {
 		{"panic in a test", "via/nic_test.go", "package via\nfunc f() { panic(1) }\n", ""},
 		{"exit", "engine/step.go", "package engine\nimport \"os\"\nfunc f() { os.Exit(1) }\n", "os.Exit"},
 		{"fatal", "engine/step.go", "package engine\nimport \"log\"\nfunc f() { log.Fatalf(\"x\") }\n", "log.Fatalf"},
-		{"exit in a tool", "tools/trapeze/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
-		{"exit in a program of a room", "ethernet/nffgo/examples/memif/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
+		{"exit in a tool", "cmd/trapeze/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
+		{"exit in a program of a room", "ethernet/nffgo/examples/firewall/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
 		{"a method called Exit", "engine/step.go", "package engine\nfunc f(p interface{ Exit(int) }) { p.Exit(1) }\n", ""},
 
 		{"600 lines", "via/nic.go", "package via\n" + strings.Repeat("\n", 599), ""},
 		{"601 lines", "via/nic.go", "package via\n" + strings.Repeat("\n", 600), "601 lines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := Check(fstest.MapFS{tt.file: {Data: []byte(tt.source)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(Check(fstest.MapFS{tt.file: {Data: []byte(tt.source)}}))(t)
 			switch {
 			case tt.want == "" && len(r.Violations) > 0:
 				t.Errorf("unexpected: %v", r.Violations)

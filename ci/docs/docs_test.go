@@ -5,14 +5,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // TestRepository checks this repository.
 func TestRepository(t *testing.T) {
-	problems, err := Check(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(Check(os.DirFS("../..")))(t)
 	for _, p := range problems {
 		t.Error(p)
 	}
@@ -42,14 +41,11 @@ func TestRules(t *testing.T) {
 		{"code of none", "README.md", "```go\nfunc other() {\n}\n```\n", "func other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			problems, err := Check(fstest.MapFS{
+			problems := must.Get(Check(fstest.MapFS{
 				"descriptors/SPEC.md":    {Data: []byte(spec)},
 				"examples/hello/main.go": {Data: []byte("package main\n\nfunc main() {\n}\n")},
 				tt.file:                  {Data: []byte(tt.text)},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			got := strings.Join(problems, "\n")
 			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -65,17 +61,11 @@ func TestRules(t *testing.T) {
 // of examples/hello, and that has 52 lines at most.
 
 func TestFrontPage(t *testing.T) {
-	hello, err := os.ReadFile("../../examples/hello/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	hello := must.Get(os.ReadFile("../../examples/hello/main.go"))(t)
 	if n := strings.Count(string(hello), "\n"); n > 52 {
 		t.Errorf("examples/hello has %d lines", n)
 	}
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile("../../README.md"))(t)
 	if n := strings.Count(string(readme), "\n"); n > 120 || len(readme) > 8<<10 {
 		t.Errorf("the README has %d lines and %d bytes", n, len(readme))
 	}

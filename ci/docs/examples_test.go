@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 const kmodNotes = "../../kmod-notes"
@@ -15,10 +18,7 @@ const kmodNotes = "../../kmod-notes"
 // example reads one of the files that kmod-notes offers.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(kmodNotes, "examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(kmodNotes, "examples", name)))(t)
 	return string(b)
 }
 
@@ -45,22 +45,14 @@ func needs(t *testing.T, program string) {
 
 // TestExamplesAreNamed: each example is on some page, and says where it belongs.
 func TestExamplesAreNamed(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(kmodNotes, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(filepath.Glob(filepath.Join(kmodNotes, "*.md")))(t)
 	var all strings.Builder
 	for _, p := range pages {
-		b, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(p))(t)
 		all.Write(b)
 	}
 	for _, name := range examples(t, "*") {
-		if !strings.Contains(all.String(), "(examples/"+name+")") {
-			t.Errorf("no page links to %s", name)
-		}
+		should.Contain(t, all.String(), "(examples/"+name+")", "no page links to %s", name)
 		if text := example(t, name); !strings.HasPrefix(text, "# /etc/") && !strings.HasPrefix(text, "#!/bin/sh\n# /etc/") && !strings.HasSuffix(name, ".yaml") {
 			t.Errorf("%s does not begin with the place where it belongs", name)
 		}
@@ -76,9 +68,7 @@ func TestUnits(t *testing.T) {
 		for _, name := range examples(t, pattern) {
 			// Programs that this machine need not have.
 			text := regexp.MustCompile(`=(/usr/local/bin/trapeze|/sbin/modprobe)\b`).ReplaceAllString(example(t, name), "=/bin/true")
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			units = append(units, name)
 		}
 	}
@@ -160,10 +150,8 @@ func TestInitramfsHook(t *testing.T) {
 	functions, rule := filepath.Join(dir, "hook-functions"), filepath.Join(dir, "10-trapeze-bind.rules")
 	text := strings.NewReplacer("/usr/share/initramfs-tools/hook-functions", functions, "rule=/etc/udev/rules.d/10-trapeze-bind.rules", "rule="+rule).Replace(example(t, name))
 	changed := filepath.Join(dir, "hook")
-	if err := errors.Join(os.WriteFile(changed, []byte(text), 0o600),
-		os.WriteFile(functions, []byte(`force_load() { mkdir -p "$DESTDIR/conf"; echo "$@" >>"$DESTDIR/conf/modules"; }`), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.WriteFile(changed, []byte(text), 0o600),
+		os.WriteFile(functions, []byte(`force_load() { mkdir -p "$DESTDIR/conf"; echo "$@" >>"$DESTDIR/conf/modules"; }`), 0o600)))
 	run := func() string {
 		c := exec.Command("sh", changed)
 		c.Env = append(os.Environ(), "DESTDIR="+dest)
@@ -173,19 +161,13 @@ func TestInitramfsHook(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := run(); !strings.Contains(out, rule) {
-		t.Errorf("without the rule it says %q", out)
-	}
+	should.Contain(t, run(), rule, "without the rule")
 	if entries, err := os.ReadDir(dest); err != nil || len(entries) != 0 {
 		t.Errorf("without the rule it leaves %v, %v", entries, err)
 	}
 	want := example(t, "10-trapeze-bind.rules")
-	if err := os.WriteFile(rule, []byte(want), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out := run(); out != "" {
-		t.Errorf("it says %q", out)
-	}
+	must.OK(t, os.WriteFile(rule, []byte(want), 0o600))
+	should.Be(t, run(), "")
 	for file, want := range map[string]string{"etc/udev/rules.d/10-trapeze-bind.rules": want, "conf/modules": "vfio-pci\n"} {
 		if got, err := os.ReadFile(filepath.Join(dest, file)); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", file, got, err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 var (
@@ -20,7 +22,7 @@ var (
 // begin at any folder, as it does beside another one.
 func TestNamed(t *testing.T) {
 	paths, words := map[string]bool{}, map[string]bool{}
-	err := fs.WalkDir(os.DirFS("../.."), ".", func(p string, d fs.DirEntry, err error) error {
+	must.OK(t, fs.WalkDir(os.DirFS("../.."), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && d.Name() == ".git" {
 			return fs.SkipDir
 		}
@@ -35,15 +37,9 @@ func TestNamed(t *testing.T) {
 			words[w] = true
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, page := range []string{"ARCHITECTURE.md", "docs/walks.md"} {
-		text, err := os.ReadFile(path.Join("../..", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path.Join("../..", page)))(t)
 		for _, m := range inline.FindAllStringSubmatch(withoutCode(string(text)), -1) {
 			name := m[1]
 			switch {

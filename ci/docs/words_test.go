@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // metaphors are words that this project once used where VIA, PCI and TCP have others:
@@ -79,10 +81,7 @@ func comments(source []byte) string {
 }
 
 func TestWordsOfRepository(t *testing.T) {
-	problems, err := checkWords(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(checkWords(os.DirFS("../..")))(t)
 	for _, p := range problems {
 		t.Error(p)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -64,9 +65,7 @@ func makeFrames(n, most int) [][]byte {
 // wantFrames compares frames byte by byte.
 func wantFrames(t *testing.T, what string, got, want [][]byte) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d frames, want %d", what, len(got), len(want))
-	}
+	must.Be(t, len(got), len(want), "%s: frames", what)
 	for i := range want {
 		if !bytes.Equal(got[i], want[i]) {
 			t.Fatalf("%s, frame %d: %d bytes, number %d, want %d bytes: %s", what, i,
@@ -87,10 +86,7 @@ func difference(got, want []byte) string {
 // newPort makes our end. It is closed with the test.
 func newPort(t *testing.T, o wire.MemifOptions) *wire.Memif {
 	t.Helper()
-	p, err := wire.NewMemif(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(wire.NewMemif(o))(t)
 	porttest.CloseAtEnd(t, p)
 	return p
 }

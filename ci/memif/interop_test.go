@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -122,9 +123,7 @@ func TestPcapFiles(t *testing.T) {
 			wantFrames(t, "into the file", all, frames)
 		} else {
 			wantFrames(t, "into all files", byNumber(all), frames)
-			if used != queues {
-				t.Errorf("%d of %d rings were used", used, queues)
-			}
+			should.Be(t, used, queues, "rings were used")
 		}
 		p.Receive() // what was received is counted
 		if s := p.Stats(); s.Lost+s.TooLong+s.Violations+s.Malformed+s.BadMemory != 0 || s.Guarded ||

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // A pcap file (draft-ietf-opsawg-pcap): a header of 24 bytes, and for each frame
@@ -30,18 +32,13 @@ func writePcap(t *testing.T, path string, frames [][]byte) {
 		b = le.AppendUint32(le.AppendUint32(b, uint32(len(f))), uint32(len(f)))
 		b = append(b, f...)
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, b, 0o600))
 }
 
 // readPcap returns the frames in a file that may still be growing.
 func readPcap(t *testing.T, path string) (frames [][]byte) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	if len(b) < pcapHeader {
 		return nil
 	}
@@ -51,9 +48,7 @@ func readPcap(t *testing.T, path string) (frames [][]byte) {
 	}
 	for b = b[pcapHeader:]; len(b) >= pcapRecord; {
 		n, whole := int(le.Uint32(b[8:])), int(le.Uint32(b[12:]))
-		if n != whole {
-			t.Fatalf("%s: a frame of %d bytes was cut to %d", path, whole, n)
-		}
+		must.Be(t, n, whole, "%s: a frame bytes was cut", path)
 		if len(b) < pcapRecord+n {
 			break
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -40,9 +41,7 @@ func TestPeerDies(t *testing.T) {
 					pmd.Kill()
 					if role == wire.MemifClient && !abstract {
 						// DPDK does not replace what a dead server has left.
-						if err := os.Remove(socket); err != nil {
-							t.Error(err)
-						}
+						should.OK(t, os.Remove(socket))
 					}
 					waittest.Until(t, "the link goes down", func() bool { return !p.LinkUp() })
 				}
@@ -84,9 +83,7 @@ func TestWeComeAgain(t *testing.T) {
 			echo(t, p, 500)
 			for range 3 {
 				pmd.Ask("stop")
-				if err := p.Close(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, p.Close())
 				p = newPort(t, o)
 				again()
 				echo(t, p, 500)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 var (
@@ -23,17 +25,11 @@ func TestPatches(t *testing.T) {
 	}
 	for _, p := range patches {
 		t.Run(filepath.Base(p), func(t *testing.T) {
-			text, err := os.ReadFile(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(p))(t)
 			if !breaks.Match(text) || !noticed.Match(text) {
 				t.Error("it does not say what it breaks, or which suites have to notice that")
 			}
-			name, err := filepath.Abs(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			name := must.Get(filepath.Abs(p))(t)
 			cmd := exec.CommandContext(t.Context(), "git", "apply", "--check", name)
 			cmd.Dir = "../.."
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -105,7 +105,7 @@ func (r *release) compile(ctx context.Context, arch string) error {
 	for _, name := range programs {
 		// Go puts the commit, its date and the version by its tag into the program.
 		if _, err := command(ctx, r.source, append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
-			"-o", r.program(arch, name), "./tools/"+name); err != nil {
+			"-o", r.program(arch, name), "./cmd/"+name); err != nil {
 			return err
 		}
 	}

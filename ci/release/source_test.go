@@ -179,7 +179,7 @@ func TestAgentFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := regexp.MustCompile("`toml:\"(.*)\"`").FindAllStringSubmatch(string(config), -1)
+	keys := regexp.MustCompile(`toml:"([^"]+)"`).FindAllStringSubmatch(string(config), -1)
 	if len(keys) < 20 {
 		t.Errorf("only %d keys", len(keys))
 	}

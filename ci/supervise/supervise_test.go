@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // timeout bounds waits that ought to be short.
@@ -48,13 +51,8 @@ func command(t *testing.T, script string) *exec.Cmd {
 func supervised(t *testing.T, script string) (cmd *exec.Cmd, pids []int, folder string) {
 	t.Helper()
 	cmd = command(t, script)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // it may have ended
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "ready" {
@@ -79,9 +77,7 @@ func gone(t *testing.T, pids []int, folder string) {
 			t.Errorf("process %d is left", pid)
 		}
 	}
-	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("temporary files are left: %v", err)
-	}
+	should.Refuse(os.Stat(folder))(t, os.ErrNotExist, "temporary files are left")
 }
 
 // zombie reports whether a process has ended, and nobody has asked how.
@@ -108,12 +104,8 @@ func TestSignals(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			cmd, pids, folder := supervised(t, leaves+"echo ready; wait")
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			if got := exitCode(t, cmd); got != code {
-				t.Errorf("exit code %d, want %d", got, code)
-			}
+			must.OK(t, cmd.Process.Signal(signal))
+			should.Be(t, exitCode(t, cmd), code, "exit code")
 			gone(t, pids, folder)
 		})
 	}
@@ -123,9 +115,7 @@ func TestSignals(t *testing.T) {
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	cmd, pids, folder := supervised(t, leaves+stubborn+"echo ready; exit 3")
-	if got := exitCode(t, cmd); got != 3 {
-		t.Errorf("exit code %d", got)
-	}
+	should.Be(t, exitCode(t, cmd), 3, "exit code")
 	gone(t, pids, folder)
 }
 

@@ -147,7 +147,7 @@ func (p *Process) Await(what string, is func() bool) {
 }
 
 // Linked waits until the links of all ports are up. Before, testpmd drops frames to a port
-// whose peer has connected, as DPDK sets the port up in a thread of its own.
+// whose peer has connected, as DPDK sets the port up in a thread of its own. The module ethernet/nffgo calls it.
 func (p *Process) Linked() {
 	p.t.Helper()
 	p.Await("links", func() bool { return !strings.Contains(p.Ask("show port summary all"), "down") })

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
@@ -106,6 +107,20 @@ func dpdk(b *testing.B, ring string, size int, sending bool) float64 {
 	return rate(func() int { return receiver.Statistic(0, "RX-packets") }, func(end time.Time) { time.Sleep(time.Until(end)) })
 }
 
+// onSecondCore keeps this goroutine on the second core until the function that it returns is called.
+func onSecondCore(b *testing.B) (leave func()) {
+	b.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	must.OK(b, unix.SchedGetaffinity(0, &before))
+	one.Set(1)
+	must.OK(b, unix.SchedSetaffinity(0, &one))
+	return func() {
+		_ = unix.SchedSetaffinity(0, &before)
+		runtime.UnlockOSThread()
+	}
+}
+
 // port measures ours.
 func port(b *testing.B, ring string, size int, sending bool) float64 {
 	socket := socketPath(b)
@@ -114,17 +129,7 @@ func port(b *testing.B, ring string, size int, sending bool) float64 {
 	p, pool := newPort(b, socket, ring, ethernet.Options{ReceiveDescriptors: descriptors, SendDescriptors: descriptors})
 	defer p.Close()
 	server.Do("start")
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		b.Fatal(err)
-	}
-	one.Set(1)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		b.Fatal(err)
-	}
-	defer unix.SchedSetaffinity(0, &before)
+	defer onSecondCore(b)()
 	q := p.Queue(0)
 	if sending {
 		return rate(func() int { return server.Statistic(0, "RX-packets") }, func(end time.Time) { transmit(b, pool, q, size, end) })
@@ -147,10 +152,7 @@ func transmit(b *testing.B, pool *ethernet.Pool, q ethernet.Queue, size int, end
 				frames[i].Length = uint16(size)
 				copy(pool.Bytes(frames[i]), header[:])
 			}
-			sent, err := q.Send(frames[:n])
-			if err != nil {
-				b.Fatal(err)
-			}
+			sent := must.Get(q.Send(frames[:n]))(b)
 			q.Cache().Free(frames[sent:n])
 		}
 	}
@@ -161,10 +163,7 @@ func drain(b *testing.B, q ethernet.Queue, end time.Time) {
 	frames := make([]ethernet.Frame, bursts)
 	for time.Now().Before(end) {
 		for range looks {
-			n, err := q.Receive(frames)
-			if err != nil {
-				b.Fatal(err)
-			}
+			n := must.Get(q.Receive(frames))(b)
 			q.Cache().Free(frames[:n])
 		}
 	}

@@ -1,13 +1,14 @@
 package vhost_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -32,27 +33,18 @@ func echo(t *testing.T, pool *ethernet.Pool, q ethernet.Queue, first, count int,
 			frames[i].Length = uint16(lengthOf(sent + i))
 			fill(pool.Bytes(frames[i]), sent+i)
 		}
-		taken, err := q.Send(frames[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
+		taken := must.Get(q.Send(frames[:n]))(t)
 		sent += taken
 		q.Cache().Free(frames[taken:n])
-		if n, err = q.Receive(frames); err != nil {
-			t.Fatal(err)
-		}
+		n = must.Get(q.Receive(frames))(t)
 		for _, f := range frames[:n] {
 			fill(want[:lengthOf(received)], received)
-			if !bytes.Equal(pool.Bytes(f), want[:lengthOf(received)]) {
-				t.Fatalf("frame %d: %d bytes differ from those sent", received, f.Length)
-			}
+			must.Same(t, pool.Bytes(f), want[:lengthOf(received)], "frame %d: %d bytes differ from those sent", received, f.Length)
 			received++
 		}
 		q.Cache().Free(frames[:n])
 		if n == 0 && wait {
-			if err := q.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, q.Wait(t.Context()))
 		}
 	}
 }
@@ -144,9 +136,7 @@ func TestRestart(t *testing.T) {
 			}
 			pmd.Do("start")
 			echo(t, pool, p.Queue(0), 0, 2000, false)
-			if n := p.Stats().Restarts; n != 4 {
-				t.Errorf("%d restarts, want 4", n)
-			}
+			should.Be(t, p.Stats().Restarts, 4, "restarts")
 		})
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
@@ -23,10 +25,7 @@ func needsTestpmd(t testing.TB) {
 // socketPath returns a path that is short enough for a socket.
 func socketPath(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vhost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "vhost"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "s")
 }
@@ -50,14 +49,9 @@ func newPort(t testing.TB, socket, ring string, c ethernet.Options) (ethernet.Po
 	c.Pool = pool
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Timeout)
 	defer cancel()
-	p, err := ethernet.Open(ctx, ethernet.SchemeVhostUser+":"+socket+"?ring="+ring, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.Open(ctx, ethernet.SchemeVhostUser+":"+socket+"?ring="+ring, c))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p, pool
 }

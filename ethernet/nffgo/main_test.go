@@ -17,6 +17,8 @@ import (
 	"github.com/intel-go/nff-go/packet"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo"
@@ -37,36 +39,23 @@ func TestMain(m *testing.M) {
 
 func newPool(t *testing.T, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
-	p, err := ethernet.NewPool(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.NewPool(c))(t)
 	t.Cleanup(func() {
 		if n := p.Free(); n != p.Options().Buffers {
 			t.Errorf("%d of %d buffers are free", n, p.Options().Buffers)
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p
 }
 
 func open(t *testing.T, c ethernet.Options) (*fakeigb.Device, ethernet.Port) {
 	t.Helper()
-	d, err := fakeigb.New(fakeigb.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(fakeigb.New(fakeigb.Options{}))(t)
 	c.Logger = slog.New(slog.DiscardHandler)
-	p, err := ethernet.New(t.Context(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.New(t.Context(), d, c))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 		if l := d.Log(); len(l.Strays) > 0 {
 			t.Errorf("stray accesses: %q", l.Strays)
 		}
@@ -175,27 +164,14 @@ func TestGraph(t *testing.T) {
 		defer sent.mu.Unlock()
 		sent.frames = append(sent.frames, s.Bytes)
 	}
-	source, err := nffgo.Join(in, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sink, err := nffgo.Join(out, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	frames, err := source.SetReceiver()
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(nffgo.Join(in, 0))(t)
+	sink := must.Get(nffgo.Join(out, 0))(t)
+	frames := must.Get(source.SetReceiver())(t)
 	if _, err := source.SetReceiver(); !errors.Is(err, ethernet.ErrInUse) {
 		t.Errorf("a second source: %v", err)
 	}
-	if err := flow.SetVectorHandler(frames, mangle, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := sink.SetSender(frames); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, flow.SetVectorHandler(frames, mangle, nil))
+	must.OK(t, sink.SetSender(frames))
 	if err := sink.SetSender(frames); !errors.Is(err, ethernet.ErrInUse) {
 		t.Errorf("a second sink: %v", err)
 	}
@@ -205,9 +181,7 @@ func TestGraph(t *testing.T) {
 	go func() { ended <- firewall.Run(ctx, func() { close(started) }) }()
 	defer func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-ended)
 	}()
 	select {
 	case <-started:
@@ -276,9 +250,7 @@ func TestGraph(t *testing.T) {
 	})
 	t.Run("a sink that is closed", func(t *testing.T) {
 		before := sink.Stats()
-		if err := out.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, out.Close())
 		for i := range 100 {
 			deliver(t, i, pass)
 		}
@@ -288,9 +260,7 @@ func TestGraph(t *testing.T) {
 		}
 	})
 	t.Run("a source that is closed", func(t *testing.T) {
-		if err := in.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, in.Close())
 		until(t, "it is noticed", func() bool { return errors.Is(source.Err(), ethernet.ErrClosed) })
 	})
 }

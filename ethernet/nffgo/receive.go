@@ -59,7 +59,6 @@ type receiver struct {
 	used, most int
 }
 
-// Copy implements flow.UserContext.
 func (r *receiver) Copy() any {
 	c := &receiver{q: r.q}
 	if r.q.receiving.CompareAndSwap(false, true) {
@@ -68,7 +67,6 @@ func (r *receiver) Copy() any {
 	return c
 }
 
-// Delete implements flow.UserContext.
 func (r *receiver) Delete() {
 	if r.cache != nil {
 		r.cache.Close()

@@ -35,10 +35,8 @@ type sender struct {
 	end time.Time
 }
 
-// Copy implements flow.UserContext.
 func (s *sender) Copy() any { return &sender{q: s.q, cache: s.q.pool.NewCache()} }
 
-// Delete implements flow.UserContext.
 func (s *sender) Delete() { s.cache.Close() }
 
 // send sends packets and leaves them to be freed.

@@ -24,12 +24,9 @@ func inPlace(ctx context.Context, store, sensor *via.NIC) error {
 			return err
 		}
 		binary.LittleEndian.PutUint64(buffer, math.Float64bits(reading))
-		if err := out.Add(8); err != nil { // it goes with the batch
+		if err := out.Post(8); err != nil {
 			return err
 		}
-	}
-	if err := out.PostBatch(); err != nil { // one doorbell for both
-		return err
 	}
 	for range 2 {
 		message, err := in.Receive(ctx) // the NIC's memory, ours until Release

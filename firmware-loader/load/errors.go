@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -26,9 +27,9 @@ var (
 	ErrImage = descriptors.ErrInvalidParameter.Finer("bad image")
 	// ErrABI, ErrDevice and ErrSRAM: the image is for other NICs. Nothing was
 	// written.
-	ErrABI    = descriptors.ErrInvalidParameter.Finer("image for another ABI")
-	ErrDevice = descriptors.ErrInvalidParameter.Finer("image for another device")
-	ErrSRAM   = descriptors.ErrInvalidParameter.Finer("image needs more SRAM than a slot has")
+	ErrABI    = flat.ErrABI
+	ErrDevice = flat.ErrDevice
+	ErrSRAM   = flat.ErrSRAM
 )
 
 // Steps of a load, in their order: the operation of the [failure.Error] in an Error.

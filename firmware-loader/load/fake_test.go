@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -213,25 +214,15 @@ func flatImage(t testing.TB, name, version string, n int32) []byte {
 	img := flat.Image{ABI: abi.Version, Device: fakeDevice, Name: name, Version: version}
 	img.Programs[abi.PulseTx] = asm.Instructions{asm.Mov.Imm(asm.R0, n), asm.Return()}
 	img.Maps = []abi.Map{{Name: "box", Type: abi.MapHash, Key: 4, Value: 8, Entries: 16}}
-	b, err := flat.Encode(&img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(flat.Encode(&img))(t)
 }
 
 func image(t testing.TB, name, version string, n int32) load.Image {
 	t.Helper()
-	img, err := load.Flat(flatImage(t, name, version, n))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
+	return must.Get(load.Flat(flatImage(t, name, version, n)))(t)
 }
 
 func mustLoad(t testing.TB, nic *fakeNIC, img load.Image) {
 	t.Helper()
-	if _, err := load.Load(context.Background(), nic, img, load.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(load.Load(context.Background(), nic, img, load.Options{}))(t)
 }

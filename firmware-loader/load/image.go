@@ -1,27 +1,17 @@
 package load
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
-	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Image is the content for a slot.
+// Image is the content for a slot. Its maps have no contents: those are in the bytes.
 type Image struct {
+	flat.Image
 	Bytes []byte
-	SRAM  uint32 // bytes of the slot that it needs when it runs
-	ABI   uint32 // that it was made for
-	// Device is PCI vendor<<16 | device of the NICs that it is for; 0 for any.
-	Device uint32
-	// Name, Version and Digest are those that the NIC must report.
-	Name, Version string
-	Digest        [sha256.Size]byte
-	// Maps are those of the image, in its order, without contents.
-	Maps []abi.Map
 }
 
 // Flat returns the image for the bytes of a flat image. Errors are those of
@@ -31,33 +21,17 @@ func Flat(b []byte) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	maps := slices.Clone(img.Maps)
-	for i := range maps {
-		maps[i].Contents = nil
+	img.Maps = slices.Clone(img.Maps)
+	for i := range img.Maps {
+		img.Maps[i].Contents = nil
 	}
-	return Image{
-		Bytes: b[:img.Size], SRAM: img.SRAM, ABI: img.ABI, Device: img.Device,
-		Name: img.Name, Version: img.Version, Digest: img.Digest, Maps: maps,
-	}, nil
+	return Image{*img, b[:img.Size]}, nil
 }
 
 // check checks an image before a NIC is touched.
 func (img *Image) check() error {
 	if len(img.Bytes) == 0 || uint64(len(img.Bytes)) > uint64(img.SRAM) {
 		return fmt.Errorf("%w: it has %d bytes, its SRAM %d", ErrImage, len(img.Bytes), img.SRAM)
-	}
-	return nil
-}
-
-// suits says whether the image is one for the NIC.
-func (img *Image) suits(s *Status) error {
-	switch {
-	case img.ABI>>16 != s.ABI>>16 || img.ABI > s.ABI:
-		return fmt.Errorf("%w: %d.%d, the NIC has %d.%d", ErrABI, img.ABI>>16, img.ABI&0xffff, s.ABI>>16, s.ABI&0xffff)
-	case img.Device != 0 && img.Device != s.Device:
-		return fmt.Errorf("%w: %04x:%04x, the NIC is %04x:%04x", ErrDevice, img.Device>>16, img.Device&0xffff, s.Device>>16, s.Device&0xffff)
-	case img.SRAM > s.Slots.Size:
-		return fmt.Errorf("%w: %d bytes, a slot has %d", ErrSRAM, img.SRAM, s.Slots.Size)
 	}
 	return nil
 }
@@ -78,5 +52,5 @@ func (img *Image) runs(s *Status) error {
 // running describes what runs now as an image to go back to. Its bytes are in its
 // slot.
 func running(s *Status) Image {
-	return Image{Name: s.Name, Version: s.Version, Digest: s.Digest}
+	return Image{Image: flat.Image{Name: s.Name, Version: s.Version, Digest: s.Digest}}
 }

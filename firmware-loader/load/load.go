@@ -1,3 +1,15 @@
+// Package load puts control programs into a NIC, by the protocol of
+// descriptors/SPEC.md section 14: the image goes into the slot that is not in use
+// while the old one goes on running, is read back and compared, and only then takes
+// its place. Whatever fails, at whatever step, what ran before runs again, or the
+// NIC's built-in behaviour if nothing ran or nothing else is left.
+//
+// Programs call it through NIC.LoadProgram of package via, which has an example: [Flat]
+// makes the argument of a linked image. [Load] itself works on whatever implements [NIC].
+//
+// The NIC is not trusted: what it says about slots is checked, each wait has a
+// deadline, and an image counts as loaded only when the NIC reports its name,
+// version and digest.
 package load
 
 import (
@@ -9,6 +21,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/failure"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 // Options of Load and Rollback. The zero value is good.
@@ -27,7 +40,6 @@ const DefaultTimeout = 2 * time.Second
 // chunk is the number of bytes that are written between two looks at the context.
 const chunk = 16 << 10
 
-// session is one load or rollback.
 type session struct {
 	nic     NIC
 	options Options
@@ -49,7 +61,7 @@ func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
 	if err := s.identify(); err != nil {
 		return Status{}, s.fail(err)
 	}
-	if err := img.suits(&s.before); err != nil {
+	if err := img.Suits(s.before.ABI, s.before.Device, s.before.Slots.Size); err != nil {
 		return s.before, s.fail(err)
 	}
 	slot := s.before.Slots.free()
@@ -199,7 +211,7 @@ const (
 // await looks at the processor's state until done says so.
 func (s *session) await(ctx context.Context, done func(datasheet.ProcessorState) (bool, error)) error {
 	end := time.Now().Add(s.options.Timeout)
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		// The clock first: a goroutine that was not scheduled for long looks once
 		// more before it gives up.
 		late := time.Now().After(end)
@@ -217,10 +229,8 @@ func (s *session) await(ctx context.Context, done func(datasheet.ProcessorState)
 		if late {
 			return fmt.Errorf("%w: it is %s after %v", ErrNotReady, state, s.options.Timeout)
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, wait) != nil {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/failure"
@@ -20,9 +21,7 @@ var brief = load.Options{Timeout: 20 * time.Millisecond}
 
 func TestLoadAndRollback(t *testing.T) {
 	nic := newFakeNIC()
-	if _, err := load.Rollback(context.Background(), nic, brief); !errors.Is(err, load.ErrNoPrevious) {
-		t.Errorf("rollback of nothing: %v", err)
-	}
+	should.Refuse(load.Rollback(context.Background(), nic, brief))(t, load.ErrNoPrevious, "rollback of nothing")
 	var last, total int
 	after, err := load.Load(context.Background(), nic, image(t, "one", "1.0", 1), load.Options{Progress: func(d, n int) { last, total = d, n }})
 	if err != nil || after.Name != "one" || after.Slots.Active != 0 || last != total || total == 0 {

@@ -35,7 +35,6 @@ func read(nic NIC, register uint32) (uint32, error) {
 	return v, err
 }
 
-// readAll reads registers into where they belong.
 func readAll(nic NIC, registers map[uint32]*uint32) error {
 	for register, v := range registers {
 		var err error
@@ -46,7 +45,6 @@ func readAll(nic NIC, registers map[uint32]*uint32) error {
 	return nil
 }
 
-// readBytes reads consecutive registers as the bytes that they hold.
 func readBytes(nic NIC, register uint32, p []byte) error {
 	for i := 0; i < len(p); i += 4 {
 		v, err := read(nic, register+uint32(i))

@@ -73,7 +73,6 @@ func (u *Unit) readState(offset uint32) uint32 {
 	return 0
 }
 
-// word is one of the registers that say what runs.
 func word(img *machine.Image, offset uint32) uint32 {
 	var name [abi.MaxNameLength]byte
 	var version [abi.MaxVersionLength]byte

@@ -56,7 +56,6 @@ func (r *runner) install(e Engine, img *machine.Image) {
 	e.SetProcessor(r, r.installed, writes)
 }
 
-// fail notes why an image was not started.
 func (r *runner) fail(e *machine.BootError) {
 	r.enter(datasheet.ProcessorFaulted)
 	r.fault = e.Fault

@@ -8,9 +8,11 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -45,10 +47,7 @@ func unchecked(t testing.TB, programs map[abi.Hook]asm.Instructions) *machine.Im
 	t.Helper()
 	img := &machine.Image{Name: "unchecked", Version: "0"}
 	for h, code := range programs {
-		p, err := machine.Compile(abi.Program{Hook: h, Instructions: assemble(t, code)}, nil, func() uint64 { return 42 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(machine.Compile(abi.Program{Hook: h, Instructions: assemble(t, code)}, nil, func() uint64 { return 42 }))(t)
 		img.Programs[h] = p
 	}
 	return img
@@ -58,14 +57,8 @@ func unchecked(t testing.TB, programs map[abi.Hook]asm.Instructions) *machine.Im
 func assemble(t testing.TB, code asm.Instructions) asm.Instructions {
 	t.Helper()
 	var b bytes.Buffer
-	if err := code.Marshal(&b, binary.LittleEndian); err != nil {
-		t.Fatal(err)
-	}
-	out, err := asm.AppendInstructions(nil, &b, binary.LittleEndian, "linux")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	must.OK(t, code.Marshal(&b, binary.LittleEndian))
+	return must.Get(asm.AppendInstructions(nil, &b, binary.LittleEndian, "linux"))(t)
 }
 
 func hook(u *processor.Unit, h abi.Hook, register uint32) uint32 {
@@ -106,33 +99,21 @@ func TestStoppedProgram(t *testing.T) {
 				t.Fatal("not running")
 			}
 			for h := range abi.Hooks {
-				if ok := ask[h](l.asked); ok != (h != bad) {
-					t.Errorf("%v stopped: %v says %v", bad, h, ok)
-				}
+				should.Be(t, ask[h](l.asked), h != bad, "%v stopped: %v", bad, h)
 			}
 			if !u.Stopped() || u.Read(datasheet.RegProcessorStatus) != uint32(datasheet.ProcessorFaulted) || u.Read(datasheet.RegProcessorReady) != 0 {
 				t.Errorf("%v: status %d, ready %#x", bad, u.Read(datasheet.RegProcessorStatus), u.Read(datasheet.RegProcessorReady))
 			}
-			if got := u.Read(datasheet.RegProcessorFault); got != uint32(c.fault) {
-				t.Errorf("%v: fault %d, want %d", bad, got, c.fault)
-			}
-			if got := u.Read(datasheet.RegProcessorFaultDetail); got != uint32(bad)<<24|c.at {
-				t.Errorf("%v: detail %#x", bad, got)
-			}
+			should.Be(t, u.Read(datasheet.RegProcessorFault), uint32(c.fault), "%v: fault, want %d", bad, c.fault)
+			should.Be(t, u.Read(datasheet.RegProcessorFaultDetail), uint32(bad)<<24|c.at, "%v: detail", bad)
 			for h := range abi.Hooks {
 				faults, installed := uint32(0), uint32(1)
 				if h == bad {
 					faults, installed = 1, 0
 				}
-				if got := hook(u, h, datasheet.HookRegFaultsLow); got != faults {
-					t.Errorf("%v stopped: %v has %d faults", bad, h, got)
-				}
-				if got := hook(u, h, datasheet.HookRegInstalled); got != installed {
-					t.Errorf("%v stopped: %v is installed: %d", bad, h, got)
-				}
-				if got := hook(u, h, datasheet.HookRegRunsLow); got != 1 {
-					t.Errorf("%v ran %d times", h, got)
-				}
+				should.Be(t, hook(u, h, datasheet.HookRegFaultsLow), faults, "%v stopped: %v has faults", bad, h)
+				should.Be(t, hook(u, h, datasheet.HookRegInstalled), installed, "%v stopped: %v is installed", bad, h)
+				should.Be(t, hook(u, h, datasheet.HookRegRunsLow), 1, "%v ran times", h)
 			}
 			// Halted, nothing is wrong; nothing is left to be rolled back to.
 			u.Write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
@@ -150,9 +131,7 @@ func TestFirstFaultIsReported(t *testing.T) {
 	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.FilterRx: trap, abi.FilterTx: trap}))
 	l.asked.Filter(engine.Receive, make([]byte, 64), 0)
 	l.asked.Filter(engine.Transmit, make([]byte, 64), 0)
-	if got := u.Read(datasheet.RegProcessorFaultDetail); got != uint32(abi.FilterRx)<<24 {
-		t.Errorf("detail %#x", got)
-	}
+	should.Be(t, u.Read(datasheet.RegProcessorFaultDetail), uint32(abi.FilterRx)<<24, "detail")
 }
 
 // TestAnswers: how the engine understands what programs say.
@@ -224,33 +203,27 @@ func TestAskingAllocatesNothing(t *testing.T) {
 	u, l, _ := newUnit()
 	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.PulseTx: pulse, abi.FilterRx: filter, abi.DemuxRx: filter}))
 	frame := make([]byte, 64)
-	if n := testing.AllocsPerRun(1000, func() {
+	should.Be(t, testing.AllocsPerRun(1000, func() {
 		l.asked.Pulse(engine.Transmit, pipeline.View{Length: 100, Arrived: 50}, 1)
 		l.asked.Filter(engine.Receive, frame, 1)
 		l.asked.Demultiplex(frame, 1)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	}), 0, "allocations")
+}
+
+func shipped(t testing.TB, name string) *firmware.Spec {
+	t.Helper()
+	return must.Get(firmware.BuildShipped(name))(t)
 }
 
 // FuzzUnit writes registers and SRAM, asks programs and resets, in any order.
 // Nothing may panic, and the registers never contradict each other.
 func FuzzUnit(f *testing.F) {
-	img, err := images.Build("count")
-	if err != nil {
-		f.Fatal(err)
+	img := must.Get(flat.Decode(shipped(f, "count").Link()))(f)
+	for i := range img.Maps {
+		img.Maps[i].Entries = min(img.Maps[i].Entries, 4) // as many as a small slot has room for
 	}
-	img.Maps[0].Entries = 4 // as many as a small slot has room for
-	pulses, err := images.Build("amp")
-	if err != nil {
-		f.Fatal(err)
-	}
-	img.Programs[abi.PulseTx] = pulses.Programs[abi.PulseTx]
-	spec, err := firmware.Make(img)
-	if err != nil {
-		f.Fatal(err)
-	}
-	image := spec.Link()
+	img.Programs[abi.PulseTx] = shipped(f, "amp").Programs[abi.PulseTx]
+	image := must.Get(flat.Encode(img))(f)
 	// It runs in a unit that nothing disturbs.
 	u, l, sram := newUnit()
 	copy(sram, image)

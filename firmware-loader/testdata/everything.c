@@ -1,6 +1,4 @@
-/* A program at every hook, with everything that an image may have. Made with
- *     clang -O2 -g -target bpf -fdebug-compilation-dir=. -I../internal/images/c -c everything.c -o everything.o
- */
+/* A program at every hook, with everything that an image may have. */
 #include "trapeze.h"
 
 TRAPEZE_IMAGE_FOR("everything", "1.2.3", 0x12347250);

@@ -14,13 +14,13 @@ import (
 	"net"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // DefaultSocket is where the agent of a host listens.
@@ -156,47 +156,16 @@ func Socket() string {
 }
 
 // Conn carries messages. One goroutine may send while another receives.
-type Conn struct {
-	c       *net.UnixConn
-	control []byte
-
-	mu          sync.Mutex // of deadlines
-	interrupted bool
-}
+type Conn struct{ *unixsocket.Conn }
 
 // New makes one of a connection, which it owns.
-func New(c *net.UnixConn) *Conn { return &Conn{c: c, control: passedfd.NewControl()} }
+func New(c *net.UnixConn) *Conn { return &Conn{unixsocket.NewConn(c)} }
 
 // Interrupt has Send and Receive fail with os.ErrDeadlineExceeded from now on, until Continue.
-func (c *Conn) Interrupt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.interrupted = true
-	_ = c.c.SetDeadline(time.Unix(1, 0))
-}
-
-// Continue ends Interrupt.
-func (c *Conn) Continue() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.interrupted = false
-}
-
-// limit sets a deadline, unless the connection is interrupted.
-func (c *Conn) limit(set func(time.Time) error, until time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.interrupted {
-		return os.ErrDeadlineExceeded
-	}
-	return set(until)
-}
+func (c *Conn) Interrupt() { c.Conn.Interrupt(true) }
 
 // Socket returns the connection, which stays that of c.
-func (c *Conn) Socket() *net.UnixConn { return c.c }
-
-// Leave closes the connection here, and not for a process to which it was passed.
-func (c *Conn) Leave() { _ = c.c.Close() }
+func (c *Conn) Socket() *net.UnixConn { return c.UnixConn }
 
 // Send sends a message, with descriptors unless they are negative.
 func (c *Conn) Send(m Message, fds ...int) error {
@@ -208,19 +177,8 @@ func (c *Conn) Send(m Message, fds ...int) error {
 		return fmt.Errorf("%w: it has %d bytes, at most %d", ErrMessage, len(body), maxMessage)
 	}
 	packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-	var rights []byte
-	if fds = slices.DeleteFunc(slices.Clone(fds), func(fd int) bool { return fd < 0 }); len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	if err := c.limit(c.c.SetWriteDeadline, time.Now().Add(sendTime)); err != nil {
-		return err
-	}
-	// The descriptor goes with the first bytes, and the rest may take more than one call.
-	n, _, err := c.c.WriteMsgUnix(packet, rights, nil)
-	if err == nil && n < len(packet) {
-		_, err = c.c.Write(packet[n:])
-	}
-	return err
+	fds = slices.DeleteFunc(slices.Clone(fds), func(fd int) bool { return fd < 0 })
+	return c.Conn.Send(packet, time.Now().Add(sendTime), fds...)
 }
 
 // Receive waits for a message until a time, or for ever if that is zero. The descriptor is the
@@ -236,9 +194,6 @@ func (c *Conn) Receive(until time.Time) (m Message, fd int, err error) {
 // ReceiveMany is Receive for a message of another agent, with up to most descriptors. If it fails it
 // leaves sockets among them as they are for who has passed them.
 func (c *Conn) ReceiveMany(until time.Time, most int) (m Message, fds []int, err error) {
-	if err := c.limit(c.c.SetReadDeadline, until); err != nil {
-		return m, nil, err
-	}
 	defer func() {
 		switch {
 		case err == nil:
@@ -251,7 +206,7 @@ func (c *Conn) ReceiveMany(until time.Time, most int) (m Message, fds []int, err
 		fds = nil
 	}()
 	var size [4]byte
-	if err := c.read(size[:], &fds, most); err != nil {
+	if err := c.read(size[:], until, &fds, most); err != nil {
 		return m, fds, err
 	}
 	n := binary.BigEndian.Uint32(size[:])
@@ -259,7 +214,7 @@ func (c *Conn) ReceiveMany(until time.Time, most int) (m Message, fds []int, err
 		return m, fds, fmt.Errorf("%w: it has %d bytes, at most %d", ErrMessage, n, maxMessage)
 	}
 	body := make([]byte, n)
-	if err := c.read(body, &fds, most); err != nil {
+	if err := c.read(body, until, &fds, most); err != nil {
 		return m, fds, err
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
@@ -276,10 +231,10 @@ func Drop(fds []int) {
 }
 
 // read fills p, and collects descriptors.
-func (c *Conn) read(p []byte, fds *[]int, most int) error {
+func (c *Conn) read(p []byte, until time.Time, fds *[]int, most int) error {
 	for len(p) > 0 {
-		n, oobn, _, _, err := c.c.ReadMsgUnix(p, c.control)
-		*fds = append(*fds, passedfd.Parse(c.control[:oobn])...)
+		n, more, _, err := c.Conn.Receive(p, until)
+		*fds = append(*fds, more...)
 		switch {
 		case err != nil:
 			return err
@@ -291,33 +246,4 @@ func (c *Conn) read(p []byte, fds *[]int, most int) error {
 		p = p[n:]
 	}
 	return nil
-}
-
-// Close ends the connection, also of descriptors that were passed and not taken.
-func (c *Conn) Close() { passedfd.CloseConn(c.c) }
-
-// Seqpacket makes a connection of a descriptor of a SOCK_SEQPACKET socket, which it owns.
-func Seqpacket(fd int) (*net.UnixConn, error) { return connection(fd, unix.SOCK_SEQPACKET) }
-
-// Stream makes a connection of a descriptor of a SOCK_STREAM socket, which it owns.
-func Stream(fd int) (*net.UnixConn, error) { return connection(fd, unix.SOCK_STREAM) }
-
-func connection(fd, want int) (*net.UnixConn, error) {
-	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	domain, derr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil || derr != nil || kind != want || domain != unix.AF_UNIX {
-		_ = passedfd.Close(fd)
-		return nil, fmt.Errorf("%w: its descriptor is no connection of the kind that it has to be", ErrMessage)
-	}
-	unix.CloseOnExec(fd)
-	file := os.NewFile(uintptr(fd), "connection")
-	c, err := net.FileConn(file) // of a duplicate
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	found, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(ErrMessage, c.Close())
-	}
-	return found, nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
@@ -28,24 +30,16 @@ func TestBadClaims(t *testing.T) {
 	}
 	want := agentlink.Claim{NIC: "port0", Cgroups: []string{"/pod1"}, VIs: 3}
 	for _, name := range []string{"../x", "", ".a", "a/b"} {
-		if err := agentlink.WriteClaim(folder, name, want); !errors.Is(err, agentlink.ErrClaim) {
-			t.Errorf("name %q: %v", name, err)
-		}
+		should.Fail(t, agentlink.WriteClaim(folder, name, want), agentlink.ErrClaim, "name %q", name)
 	}
-	if err := agentlink.WriteClaim(folder, "a", want); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "b.json"), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, agentlink.WriteClaim(folder, "a", want))
+	must.OK(t, os.WriteFile(filepath.Join(folder, "b.json"), []byte("{"), 0o644))
 	all, err := agentlink.ReadClaims(folder)
 	if !errors.Is(err, agentlink.ErrClaim) || !strings.Contains(err.Error(), "b.json") || !reflect.DeepEqual(all, map[string]agentlink.Claim{"a": want}) {
 		t.Errorf("%v, %v", all, err)
 	}
 	for range 2 {
-		if err := agentlink.WithdrawClaim(folder, "a"); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, agentlink.WithdrawClaim(folder, "a"))
 	}
 }
 
@@ -55,9 +49,7 @@ func FuzzClaim(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := agentlink.ParseClaim(text)
 		if err != nil {
-			if !errors.Is(err, agentlink.ErrClaim) {
-				t.Error(err)
-			}
+			should.Fail(t, err, agentlink.ErrClaim)
 			return
 		}
 		if err := agentlink.WriteClaim(t.TempDir(), "a", c); err != nil {

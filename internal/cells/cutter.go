@@ -47,8 +47,8 @@ func (c *Cutter) Next() (bytes int, last bool) {
 	return min(c.left, PayloadSize), c.left <= PayloadSize-TrailerSize
 }
 
-// Whole returns how many of the next cells carry PayloadSize bytes of the PDU each. The last
-// cell is none of them, as behind them at least the trailer comes.
+// Whole returns the number of next cells that carry PayloadSize bytes of the PDU each. It does not
+// count the last cell, which has at least the trailer.
 func (c *Cutter) Whole() int { return c.left / PayloadSize }
 
 // SealRun is Seal for as many of the next cells as there are payloads, at most Whole. It fails

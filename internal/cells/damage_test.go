@@ -7,6 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
@@ -105,9 +107,7 @@ func TestForgedLengths(t *testing.T) {
 				t.Fatalf("%d cells, length %d: cell %d: %v, want %v", v.count, v.length, i, err, want)
 			}
 		}
-		if _, err := a.AddRun(payloads, true); !errors.Is(err, v.want) {
-			t.Errorf("%d cells, length %d, as a run: %v, want %v", v.count, v.length, err, v.want)
-		}
+		should.Refuse(a.AddRun(payloads, true))(t, v.want, "%d cells, length %d, as a run", v.count, v.length)
 		if a.Cells() != 0 || a.CRC() != cells.StartCRC {
 			t.Errorf("%d cells, length %d: the next PDU would begin with %d cells", v.count, v.length, a.Cells())
 		}
@@ -120,9 +120,7 @@ func TestAbort(t *testing.T) {
 	pdu := bytes.Repeat([]byte{3}, 500)
 	for sent := range 4 {
 		var c cells.Cutter
-		if err := c.Start(len(pdu), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Start(len(pdu), 0))
 		var s sink
 		left := pdu
 		for range sent {
@@ -144,9 +142,7 @@ func TestAbort(t *testing.T) {
 	}
 	var a cells.Assembly
 	whole := cut(t, 1, 0, pdu)
-	if _, err := a.Add(&whole[0].payload, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Add(&whole[0].payload, false))(t)
 	a.Reset()
 	for i := range whole {
 		if _, err := a.Add(&whole[i].payload, i == len(whole)-1); err != nil {
@@ -160,9 +156,7 @@ func TestAbort(t *testing.T) {
 func TestBadPDUs(t *testing.T) {
 	var c cells.Cutter
 	for _, n := range []int{-1, 0, cells.MaxPDU + 1} {
-		if err := c.Start(n, 0); !errors.Is(err, cells.ErrLength) {
-			t.Errorf("%d bytes: %v", n, err)
-		}
+		should.Fail(t, c.Start(n, 0), cells.ErrLength, "%d bytes", n)
 	}
 	payload := [cells.PayloadSize]byte{1, 2, 3}
 	c.Seal(&payload)
@@ -170,12 +164,9 @@ func TestBadPDUs(t *testing.T) {
 	if n, last := c.Next(); n != 0 || last || c.Active() || payload != [cells.PayloadSize]byte{1, 2, 3} {
 		t.Errorf("%d bytes, %v, %v", n, last, payload)
 	}
-	if err := c.Start(100, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(50, 0); !errors.Is(err, cells.ErrUnfinished) {
-		t.Error(err)
-	}
+	must.OK(t, c.Start(100, 0))
+	should.Refuse(new(cells.Assembly).AddRun(nil, true))(t, cells.ErrLength, "no cells")
+	should.Fail(t, c.Start(50, 0), cells.ErrUnfinished)
 	if n, last := c.Next(); n != cells.PayloadSize || last {
 		t.Errorf("%d bytes, %v", n, last)
 	}

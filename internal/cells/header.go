@@ -1,8 +1,6 @@
 package cells
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // Sizes in bytes.
 const (
@@ -21,8 +19,6 @@ const (
 const (
 	PTIMore = 0 // a cell of a PDU
 	PTILast = 1 // its last cell: ATM-user-to-ATM-user indication
-	// PTICongested is set beside either by a switch on the way that is congested.
-	PTICongested = 2
 	// ptiOAM is set in cells of the network itself.
 	ptiOAM = 4
 )

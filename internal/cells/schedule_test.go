@@ -3,6 +3,8 @@ package cells_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
@@ -22,14 +24,55 @@ func TestNext(t *testing.T) {
 			t.Errorf("%+v: %v", w, got)
 		}
 	}
-	names := map[string]bool{}
 	for s := range cells.Steps {
-		names[s.String()] = true
 		if !seen[s] {
 			t.Errorf("never %v", s)
 		}
 	}
-	if len(names) != int(cells.Steps) || cells.Steps.String() != "unknown step" {
-		t.Errorf("names %v", names)
+}
+
+// message is a PDU of 4 KiB on its way through Cutter and Assembly.
+type message struct {
+	cutter   cells.Cutter
+	assembly cells.Assembly
+	payload  [1][cells.PayloadSize]byte
+	header   [cells.HeaderSize]byte
+}
+
+func (m *message) cross(t testing.TB) {
+	must.OK(t, m.cutter.Start(4096, 0))
+	for m.cutter.Active() && (cells.Waiting{Low: true}).Next() == cells.Low {
+		_, last := m.cutter.Next()
+		m.cutter.Seal(&m.payload[0])
+		h := cells.Header{VCI: 1}
+		if last {
+			h.PTI = cells.PTILast
+		}
+		h.Put(&m.header)
+		h = must.Get(cells.ParseHeader(&m.header))(t)
+		must.Get(m.assembly.AddRun(m.payload[:], h.Last()))(t)
 	}
+}
+
+// TestNothingIsAllocated on the way of a message, and none when a cell is refused.
+func TestNothingIsAllocated(t *testing.T) {
+	var m message
+	should.Be(t, testing.AllocsPerRun(10, func() { m.cross(t) }), 0, "allocations for a message")
+	should.Be(t, testing.AllocsPerRun(10, func() {
+		_, crc := m.assembly.AddRun(m.payload[:], true)
+		_, hec := cells.ParseHeader(&[cells.HeaderSize]byte{1})
+		if crc == nil || hec == nil || m.cutter.Start(0, 0) == nil {
+			t.Error("taken")
+		}
+	}), 0, "allocations for what is refused")
+}
+
+// BenchmarkMessage is 4 KiB, cut and put together again.
+func BenchmarkMessage(b *testing.B) {
+	var m message
+	b.SetBytes(4096)
+	for b.Loop() {
+		m.cross(b)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*cells.Count(4096)), "ns/cell")
 }

@@ -1,13 +1,15 @@
 package cmdtable
 
 import (
+	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // Given reports whether the user gave a flag, by its name. A field of this type in a struct of
@@ -23,22 +25,27 @@ type Force struct {
 	Force bool `flag:"force" help:"replace a file that exists"`
 }
 
-// registration registers the fields of structs as flags of a command. These are the tags of a field:
+// Global registers flags of a command and all those below it: the tagged fields of a struct.
+func Global(c *cobra.Command, flags any) {
+	r := &registration{command: c, set: c.PersistentFlags(), words: strings.NewReplacer()}
+	r.flags(reflect.ValueOf(flags).Elem())
+}
+
+// registration registers the fields of structs as flags of a command. Beside the tags of option.Field, a field has these:
 //
 //	flag:"NAME,SHORTHAND"   the shorthand may be left out
 //	help:"…"                what help says of the flag
-//	default:"…"             as the user would give it; else the type's zero
-//	excludes:"NAME,NAME"    flags that cannot be given together with it
-//	split:"comma"           of []string: one flag gives several, as of []int; else it is given again
 //	hidden:"true"           help does not show it
-//	override:"NAME"         of a struct: its other tags replace those of one flag in it
+//	override:"NAME"         of a struct: its help and default replace those of one flag in it
 //
-// {NAME} in help and default stands for a word of the table.
+// The text of required says what the flag must be given with. {NAME} in help, required and default stands for a word of the table.
 type registration struct {
 	command   *cobra.Command
+	set       *pflag.FlagSet
 	words     *strings.Replacer
 	overrides map[string]reflect.StructTag
 	exclusive [][2]string
+	required  []*option.Error
 }
 
 // flags registers what v, a struct, has, and what the structs in it have. Fields are exported, also
@@ -49,14 +56,10 @@ func (r *registration) flags(v reflect.Value) {
 		name, tagged := field.Tag.Lookup("flag")
 		switch {
 		case field.Type == reflect.TypeFor[Given]():
-			of.Set(reflect.ValueOf(Given(r.command.Flags().Changed)))
+			of.Set(reflect.ValueOf(Given(r.set.Changed)))
 		case tagged:
 			name, shorthand, _ := strings.Cut(name, ",")
-			to := of.Addr()
-			if of.Kind() == reflect.String { // of a type with a name, too
-				to = to.Convert(reflect.TypeFor[*string]())
-			}
-			r.flag(name, shorthand, field.Tag, to.Interface())
+			r.flag(shorthand, option.Field{Name: name, Tag: field.Tag, To: of})
 		case of.Kind() == reflect.Struct:
 			if name, ok := field.Tag.Lookup("override"); ok {
 				r.overrides[name] = field.Tag
@@ -66,90 +69,112 @@ func (r *registration) flags(v reflect.Value) {
 	}
 }
 
-// flag registers one flag, whose value goes to a pointer.
-func (r *registration) flag(name, shorthand string, tag reflect.StructTag, to any) {
+// flag registers one flag, whose value goes to a field.
+func (r *registration) flag(shorthand string, field option.Field) {
 	get := func(key string) string {
-		text, ok := r.overrides[name].Lookup(key)
+		text, ok := r.overrides[field.Name].Lookup(key)
 		if !ok {
-			text = tag.Get(key)
-		}
-		if !strings.Contains(text, "{") {
-			return text
+			text = field.Tag.Get(key)
 		}
 		return r.words.Replace(text)
 	}
-	f, usage, initial := r.command.Flags(), get("help"), get("default")
-	switch p := to.(type) {
-	case *string:
-		f.StringVarP(p, name, shorthand, "", usage)
-	case *bool:
-		f.BoolVarP(p, name, shorthand, false, usage)
-	case *int:
-		f.IntVarP(p, name, shorthand, 0, usage)
-	case *int64:
-		f.Int64VarP(p, name, shorthand, 0, usage)
-	case *uint16:
-		f.Uint16VarP(p, name, shorthand, 0, usage)
-	case *uint64:
-		f.Uint64VarP(p, name, shorthand, 0, usage)
-	case *float64:
-		f.Float64VarP(p, name, shorthand, 0, usage)
-	case *[]int:
-		f.IntSliceVarP(p, name, shorthand, numbers(initial, strconv.Atoi), usage)
-		initial = ""
-	case *[]float64:
-		f.Float64SliceVarP(p, name, shorthand, numbers(initial, parseFloat), usage)
-		initial = ""
-	case *time.Duration:
-		f.DurationVarP(p, name, shorthand, 0, usage)
-	case *[]string:
-		r.list(p, name, usage, initial, tag.Get("split") != "")
-		initial = ""
-	case pflag.Value:
-		f.VarP(p, name, shorthand, usage)
-	default:
-		mistake("--%s: no flag is a %T", name, to)
-	}
-	flag := f.Lookup(name)
-	if initial != "" {
-		if err := flag.Value.Set(initial); err != nil {
-			mistake("--%s: default %q: %v", name, initial, err)
+	if initial := get("default"); initial != "" {
+		if err := field.Set(initial); err != nil {
+			mistake("--%s: default %q: %v", field.Name, initial, err)
 		}
-		flag.DefValue = flag.Value.String()
 	}
-	flag.Hidden = tag.Get("hidden") == "true"
-	if others := tag.Get("excludes"); others != "" {
-		for other := range strings.SplitSeq(others, ",") {
-			r.exclusive = append(r.exclusive, [2]string{name, other})
+	f := r.set.VarPF(&value{Field: field}, field.Name, shorthand, get("help"))
+	f.Hidden = get("hidden") == "true"
+	if field.To.Kind() == reflect.Bool {
+		f.NoOptDefVal = "true"
+	}
+	if words := get("oneof"); words != "" {
+		complete := cobra.FixedCompletions(strings.Split(words, ","), cobra.ShellCompDirectiveNoFileComp)
+		if field.To.Kind() == reflect.Slice {
+			complete = EachOf(complete)
+		}
+		cobra.CheckErr(r.command.RegisterFlagCompletionFunc(field.Name, complete))
+	}
+	if allowed := get("required"); allowed != "" {
+		r.required = append(r.required, &option.Error{Option: "--" + field.Name, Allowed: allowed})
+	}
+	for other := range strings.SplitSeq(get("excludes"), ",") {
+		if other != "" {
+			r.exclusive = append(r.exclusive, [2]string{field.Name, other})
 		}
 	}
 }
 
-// list registers a flag that has several values.
-func (r *registration) list(p *[]string, name, usage, initial string, split bool) {
-	var values []string
-	if initial != "" && split {
-		values = strings.Split(initial, ",")
-	} else if initial != "" {
-		values = []string{initial}
-	}
-	if split {
-		r.command.Flags().StringSliceVar(p, name, values, usage)
-	} else {
-		r.command.Flags().StringArrayVar(p, name, values, usage)
-	}
-}
-
-// numbers reads the default of a flag that has several numbers.
-func numbers[T any](initial string, parse func(string) (T, error)) (values []T) {
-	for word := range strings.SplitSeq(initial, ",") {
-		v, err := parse(word)
-		if err != nil {
-			mistake("default %q: %v", initial, err)
+// EachOf completes the last word of a list with commas, as one completes each.
+func EachOf(one cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		before := prefix[:strings.LastIndexByte(prefix, ',')+1]
+		words, directive := one(c, args, prefix[len(before):])
+		list := make([]cobra.Completion, len(words))
+		for i, w := range words {
+			list[i] = before + w
 		}
-		values = append(values, v)
+		if before != "" {
+			directive = cobra.ShellCompDirectiveNoFileComp // the shell knows files, but not behind a comma
+		}
+		return list, directive | cobra.ShellCompDirectiveNoSpace
 	}
-	return values
 }
 
-func parseFloat(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+// missing returns an error about a required flag that was not given.
+func (r *registration) missing() error {
+	for _, e := range r.required {
+		if !r.set.Changed(strings.TrimPrefix(e.Option, "--")) {
+			return e
+		}
+	}
+	return nil
+}
+
+// value is the value of a flag: a field of a struct.
+type value struct {
+	option.Field
+	given []string // of a list, whose default they replace
+}
+
+// Type is the value's name in help.
+func (v *value) Type() string {
+	switch own, ok := v.To.Addr().Interface().(pflag.Value); {
+	case ok:
+		return own.Type()
+	case v.To.Type() == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case v.To.Kind() == reflect.Slice:
+		return v.To.Type().Elem().Kind().String() + "Slice"
+	}
+	return v.To.Kind().String()
+}
+
+// String is the value as a user would give it, empty for the type's zero.
+func (v *value) String() string {
+	own, ok := v.To.Addr().Interface().(pflag.Value)
+	switch {
+	case v.To.IsZero():
+		return ""
+	case ok:
+		return own.String()
+	case v.To.Kind() == reflect.Slice:
+		return strings.ReplaceAll(fmt.Sprint(v.To), " ", ",")
+	}
+	return fmt.Sprint(v.To)
+}
+
+// Set reads what the user gives.
+func (v *value) Set(s string) error {
+	if s == "" { // as of a script whose variable is not set
+		return option.Errorf("it must not be empty")
+	}
+	v.given = append(v.given, s)
+	if v.To.Kind() != reflect.Slice {
+		v.given = []string{s}
+	}
+	if err := v.Field.Set(v.given...); err != nil {
+		return option.Mark(err)
+	}
+	return nil
+}

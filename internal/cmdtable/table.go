@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -76,19 +75,16 @@ func New(text string, words map[string]string) *Table {
 func (t *Table) Command(row Row) *cobra.Command {
 	c := t.bare(row.name, row.report)
 	c.Args = arguments(c.Use)
-	c.RunE = command.Run(row.run)
-	r := &registration{command: c, words: t.words, overrides: map[string]reflect.StructTag{}}
+	r := &registration{command: c, set: c.Flags(), words: t.words, overrides: map[string]reflect.StructTag{}}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := r.missing(); err != nil {
+			return err
+		}
+		return row.run(c.Context(), args)
+	}
 	r.flags(reflect.ValueOf(row.flags).Elem())
 	for _, pair := range r.exclusive {
-		c.MarkFlagsMutuallyExclusive(pair[:]...) // for what the shell completes
-	}
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		for _, pair := range r.exclusive {
-			if c.Flags().Changed(pair[0]) && c.Flags().Changed(pair[1]) {
-				return option.Errorf("--%s and --%s exclude each other: leave one out", pair[0], pair[1])
-			}
-		}
-		return nil
+		c.MarkFlagsMutuallyExclusive(pair[:]...)
 	}
 	return c
 }
@@ -104,7 +100,7 @@ func (t *Table) Commands(rows ...Row) (list []*cobra.Command) {
 // Family makes a command that only shows its help, with the rows' commands below it.
 func (t *Table) Family(name string, rows ...Row) *cobra.Command {
 	c := t.bare(name, nil)
-	c.Args = cobra.NoArgs
+	c.Args = arguments(c.Use)
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	c.AddCommand(t.Commands(rows...)...)
 	return c
@@ -117,39 +113,72 @@ func (t *Table) bare(name string, report any) *cobra.Command {
 		mistake("no help for %s", name)
 	}
 	long := t.words.Replace(h.long)
-	if strings.Contains(long, "{keys}") && report != nil {
+	if report != nil {
 		long = strings.ReplaceAll(long, "{keys}", reported(report))
 	}
 	if word := braces.FindString(long); word != "" {
 		mistake("the help of %s has an unknown word: %s", name, word)
 	}
-	return &cobra.Command{Use: h.use[strings.LastIndex(name, " ")+1:], Short: h.short, Long: long, Example: h.example}
+	return &cobra.Command{Use: h.use[strings.LastIndex(name, " ")+1:], Short: h.short, Long: fill(long), Example: h.example}
 }
 
 // reported is the paragraph about what a command prints: a struct, or several.
 func reported(report any) string {
-	if of := reflect.TypeOf(report); of.Kind() == reflect.Slice {
-		return keys.Array(reflect.Zero(of.Elem()).Interface())
+	if reflect.TypeOf(report).Kind() == reflect.Slice {
+		return "JSON keys, in an array: " + Keys(report) + "."
 	}
-	return keys.Of(report)
+	return "JSON keys: " + Keys(report) + "."
 }
 
-// arguments checks the number of arguments that a line such as "fw map IMAGE NAME [OPERATION]..." has.
+// fill fills the lines of paragraphs up to the width of a terminal. Those with indented lines, as of a table, stay.
+func fill(text string) string {
+	const columns = 80
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if strings.Contains("\n"+p, "\n ") || strings.Contains("\n"+p, "\n- ") {
+			continue
+		}
+		lines, line := []string(nil), ""
+		for word := range strings.FieldsSeq(p) {
+			if line != "" && len(line)+1+len(word) > columns {
+				lines, line = append(lines, line), ""
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+		paragraphs[i] = strings.Join(append(lines, line), "\n")
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
+// arguments checks the arguments by a line such as "fw map IMAGE NAME [OPERATION]...".
 func arguments(use string) cobra.PositionalArgs {
 	_, names, _ := strings.Cut(use, " ")
+	names = required.ReplaceAllString(names, "")
 	least, most := 0, 0
-	for _, name := range strings.Fields(required.ReplaceAllString(names, "")) {
+	for _, name := range strings.Fields(names) {
 		if name[0] != '[' {
 			least++
 		}
 		if most++; strings.HasSuffix(name, "...") {
-			return cobra.MinimumNArgs(least)
+			most = 1 << 20
 		}
 	}
-	if most == 0 {
-		return cobra.NoArgs
+	if names == "" {
+		names = "no arguments"
 	}
-	return cobra.RangeArgs(least, most)
+	return func(c *cobra.Command, args []string) error {
+		var below []string
+		for _, sub := range c.Commands() {
+			below = append(below, sub.Name())
+		}
+		switch {
+		case len(args) >= least && len(args) <= most && !slices.Contains(args, ""):
+			return nil
+		case below != nil:
+			return option.Errorf("unknown command %q for %q: use %s", args[0], c.CommandPath(), strings.Join(below, ", "))
+		}
+		return option.Errorf("%s takes %s, and was given %q", c.CommandPath(), names, args)
+	}
 }
 
 // mistake ends a program whose text or tags are not as they must be: no input makes them so.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
@@ -89,8 +90,8 @@ func TestTable(t *testing.T) {
 		t.Errorf("%q, %q, %q", cut.Use, cut.Long, cut.Example)
 	}
 	for name, want := range map[string][3]string{
-		"rate": {"2K", "bytes a second of cells", ""}, "timeout": {"10s", "give up after 10s", ""}, "count": {"0", "how many", "c"},
-		"all": {"false", "all of them", ""}, "name": {"[x]", "again for another", ""}, "word": {"[]", "", ""}, "kind": {"[high,low]", "", ""}, "size": {"[48,64]", "", ""}, "share": {"[0.500000]", "", ""}, "slow": {"1.5", "", ""}, "path": {"/", "", ""}, "force": {"false", "replace a file that exists", ""},
+		"rate": {"2K", "bytes a second of cells", ""}, "timeout": {"10s", "give up after 10s", ""}, "count": {"", "how many", "c"},
+		"all": {"", "all of them", ""}, "name": {"[x]", "again for another", ""}, "word": {"", "", ""}, "kind": {"[high,low]", "", ""}, "size": {"[48,64]", "", ""}, "share": {"[0.5]", "", ""}, "slow": {"1.5", "", ""}, "path": {"/", "", ""}, "force": {"", "replace a file that exists", ""},
 	} {
 		f := cut.Flag(name)
 		if f == nil || [3]string{f.DefValue, f.Usage, f.Shorthand} != want || f.Hidden != (name == "path") {
@@ -98,9 +99,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	root.SetArgs([]string{"cut", "a", "48", "-c", "3", "--name", "y", "--name", "z", "--word", "a,b", "--size", "1,2", "--share", "0.25", "--path", "/tmp", "--force"})
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, root.Execute())
 	if ran.Count != 3 || ran.Rate != 2048 || ran.Timeout != 10*time.Second || ran.Path != "/tmp" || !ran.More.Force || ran.plain != 0 ||
 		!slices.Equal(ran.Kinds, []string{"high", "low"}) || !slices.Equal(ran.Sizes, []int{1, 2}) || !slices.Equal(ran.Shares, []float64{0.25}) || ran.Slow != 1.5 ||
 		!slices.Equal(ran.Names, []string{"y", "z"}) || !slices.Equal(ran.Words, []string{"a", "b"}) || !slices.Equal(args, []string{"a", "48"}) {
@@ -135,7 +134,7 @@ func TestTableNumbersOfArguments(t *testing.T) {
 	} {
 		c := cmdtable.New("== "+use+"\nCount\n\nCount.\n", nil).Command(cmdtable.Does("cells", func(context.Context, *cmdtable.NoFlags, []string) error { return nil }, nil))
 		for n, want := range allowed {
-			if err := c.Args(c, make([]string, n)); (err == nil) != want {
+			if err := c.Args(c, []string{"a", "b", "c"}[:n]); (err == nil) != want {
 				t.Errorf("%s: %d arguments: %v", use, n, err)
 			}
 		}
@@ -149,13 +148,6 @@ func TestTableOfNoUse(t *testing.T) {
 		"no help for cells":    func() { cmdtable.New("", nil).Command(cmdtable.Does("cells", nothing, nil)) },
 		"unknown word: {what}": func() { cmdtable.New(text, nil).Family("cells") },
 		"unknown word: {keys}": func() { cmdtable.New("== x\nX\n\n{keys}\n", nil).Command(cmdtable.Does("x", nothing, nil)) },
-		"--n: no flag is a *float32": func() {
-			cmdtable.New("== x\nX\n\nX.\n", nil).Command(cmdtable.Does("x", func(context.Context, *struct {
-				N float32 `flag:"n"`
-			}, []string) error {
-				return nil
-			}, nil))
-		},
 		"--n: default": func() {
 			cmdtable.New("== x\nX\n\nX.\n", nil).Command(cmdtable.Does("x", func(context.Context, *struct {
 				N int `flag:"n" default:"x"`

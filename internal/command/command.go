@@ -9,10 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"text/tabwriter"
-	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -27,26 +24,17 @@ type Env struct {
 	// made Printable; Bytes is Stdout for what is no text.
 	Stdout, Stderr, Bytes io.Writer
 	// JSON says that a command prints one JSON value on Stdout and nothing else.
-	JSON bool
-	// Progress is auto, bar, plain or none; empty is none.
-	Progress string
+	JSON bool `flag:"json" help:"print the result as JSON on stdout, and nothing else"`
+	// Progress is one of the words; empty is none.
+	Progress string `flag:"progress" oneof:"auto,bar,plain,none" default:"auto" help:"show progress on stderr: auto (a bar if that is a terminal), bar, plain (lines), none"`
 	// Bold says that Stdout shows bold text.
 	Bold bool
 }
 
-// Run makes the RunE of a command from a function that needs only its context and
-// its arguments.
-func Run(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
-}
-
-// PrintJSON prints the command's one JSON value.
-func (e *Env) PrintJSON(v any) error { return WriteJSON(e.Stdout, v) }
-
-// WriteJSON writes v in lines that people can read too, and does not escape what only
-// HTML needs escaped.
-func WriteJSON(w io.Writer, v any) error {
-	j := json.NewEncoder(w)
+// PrintJSON prints the command's one JSON value, in lines that people can read too. It does not escape what only HTML
+// needs escaped.
+func (e *Env) PrintJSON(v any) error {
+	j := json.NewEncoder(e.Stdout)
 	j.SetIndent("", "  ")
 	j.SetEscapeHTML(false)
 	return j.Encode(v)
@@ -68,17 +56,6 @@ func (e *Env) Printf(report any, format string, a ...any) error {
 	})
 }
 
-// Table prints a line for each of some rows, below a header. Columns end with tabs, and stand as
-// tabwriter's flags say.
-func Table[T any](w io.Writer, flags uint, header string, rows []T, line func(T) string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', flags)
-	fmt.Fprintln(t, header)
-	for _, r := range rows {
-		fmt.Fprintln(t, line(r))
-	}
-	return t.Flush()
-}
-
 // Note prints a line for a person who watches; never with JSON.
 func (e *Env) Note(format string, a ...any) {
 	if !e.JSON {
@@ -95,66 +72,25 @@ func (e *Env) Emphasis() (on, off string) {
 }
 
 // Style returns what Progress asks for.
-func (e *Env) Style() (progress.Style, error) {
-	switch e.Progress {
-	case "auto":
-		if IsTerminal(e.Stderr) {
-			return progress.Bar, nil
-		}
-		return progress.None, nil
-	case "bar":
-		return progress.Bar, nil
-	case "plain":
-		return progress.Plain, nil
-	case "none", "":
-		return progress.None, nil
+func (e *Env) Style() progress.Style {
+	switch {
+	case e.Progress == "bar", e.Progress == "auto" && IsTerminal(e.Stderr):
+		return progress.Bar
+	case e.Progress == "plain":
+		return progress.Plain
 	}
-	return progress.None, fmt.Errorf("--progress %q: use auto, bar, plain or none", e.Progress)
+	return progress.None
 }
 
 // Meter starts showing the progress of something of total bytes, or of an unknown
 // number if total is negative.
 func (e *Env) Meter(what string, total int64) *progress.Meter {
-	style, what := e.fit(what)
-	return progress.New(e.Stderr, style, what, total)
+	return progress.New(e.Stderr, e.Style(), Printable(what), total)
 }
 
 // Steps starts showing the progress of a job of total steps.
 func (e *Env) Steps(what string, total int) *progress.Meter {
-	style, what := e.fit(what)
-	return progress.NewSteps(e.Stderr, style, what, total)
-}
-
-// fit makes a bar that was not asked for fit the terminal.
-func (e *Env) fit(what string) (progress.Style, string) {
-	what = Printable(what)
-	style, err := e.Style()
-	if err != nil { // the program refuses it before any command runs
-		return progress.None, what
-	}
-	if e.Progress != "auto" || !IsTerminal(e.Stderr) {
-		return style, what
-	}
-	columns, _, err := term.GetSize(int(e.Stderr.(*os.File).Fd()))
-	if err != nil {
-		return style, what
-	}
-	return progress.Fit(style, what, columns)
-}
-
-// Pause waits, and fails with the cause if ctx ends before.
-func Pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
+	return progress.NewSteps(e.Stderr, e.Style(), Printable(what), total)
 }
 
 // IsTerminal says whether w is a file that is a terminal.

@@ -1,7 +1,6 @@
 package datasheet
 
 import (
-	"fmt"
 	"structs"
 
 	"github.com/trapeze-nic/trapeze/internal/mac"
@@ -47,12 +46,7 @@ var opcodeNames = [...]string{
 	"SET_PAYLOAD", "MODIFY_ENDPOINT", "MODIFY_MEMORY", "RESIZE_CQ",
 }
 
-func (o Opcode) String() string {
-	if int(o) < len(opcodeNames) {
-		return opcodeNames[o]
-	}
-	return fmt.Sprintf("opcode %d", uint16(o))
-}
+func (o Opcode) String() string { return nameOf(opcodeNames[:], o, "opcode") }
 
 // Command is one entry of the admin submission queue.
 type Command struct {
@@ -121,7 +115,7 @@ const (
 	ResultPathMTU            Result = 39
 )
 
-var resultNames = map[Result]string{
+var resultNames = [...]string{
 	ResultSuccess:            "success",
 	ResultInvalidParameter:   "invalid parameter",
 	ResultResource:           "out of resources, or object in use",
@@ -147,12 +141,7 @@ var resultNames = map[Result]string{
 	ResultPathMTU:            "the path does not carry frames as large as the MTU",
 }
 
-func (r Result) String() string {
-	if n, ok := resultNames[r]; ok {
-		return n
-	}
-	return fmt.Sprintf("result %d", uint16(r))
-}
+func (r Result) String() string { return nameOf(resultNames[:], r, "result") }
 
 // Kind of an endpoint. The device states in FEATURES which kinds it has.
 type Kind uint8
@@ -166,21 +155,12 @@ const (
 	KindReceiveQueue Kind = 5
 )
 
-func (k Kind) String() string {
-	switch k {
-	case KindVI:
-		return "VI"
-	case KindRing:
-		return "ring"
-	case KindChannel:
-		return "channel"
-	case KindFrame:
-		return "frame"
-	case KindReceiveQueue:
-		return "receive queue"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
+var kindNames = [...]string{
+	KindVI: "VI", KindRing: "ring", KindChannel: "channel", KindFrame: "frame",
+	KindReceiveQueue: "receive queue",
 }
+
+func (k Kind) String() string { return nameOf(kindNames[:], k, "kind") }
 
 // Reliability is a VIA reliability level; the values are bits of a mask
 // (vipl.h).
@@ -192,17 +172,12 @@ const (
 	ReliableReception Reliability = 4
 )
 
-func (r Reliability) String() string {
-	switch r {
-	case Unreliable:
-		return "unreliable delivery"
-	case ReliableDelivery:
-		return "reliable delivery"
-	case ReliableReception:
-		return "reliable reception"
-	}
-	return fmt.Sprintf("reliability %d", uint8(r))
+var reliabilityNames = [...]string{
+	Unreliable: "unreliable delivery", ReliableDelivery: "reliable delivery",
+	ReliableReception: "reliable reception",
 }
+
+func (r Reliability) String() string { return nameOf(reliabilityNames[:], r, "reliability") }
 
 // State of a VI (VIA 1.0, vipl.h).
 type State uint8
@@ -214,19 +189,12 @@ const (
 	StateError          State = 3
 )
 
-func (s State) String() string {
-	switch s {
-	case StateIdle:
-		return "idle"
-	case StateConnected:
-		return "connected"
-	case StateConnectPending:
-		return "connect pending"
-	case StateError:
-		return "error"
-	}
-	return fmt.Sprintf("state %d", uint8(s))
+var stateNames = [...]string{
+	StateIdle: "idle", StateConnected: "connected", StateConnectPending: "connect pending",
+	StateError: "error",
 }
+
+func (s State) String() string { return nameOf(stateNames[:], s, "state") }
 
 // Access rights of a memory region.
 type Access uint32
@@ -242,7 +210,11 @@ const (
 	AccessReadOnly Access = 0x10
 	// AccessEagerWide, with AccessEager: the blocks have 128 bytes.
 	AccessEagerWide Access = 0x20
-	AccessReserved  Access = 0xffffffc0
+	// AccessEagerLands, with AccessEager: messages land in the blocks, which the device writes back.
+	AccessEagerLands Access = 0x40
+	// AccessEagerHeld, with AccessEagerLands: the device does not write the blocks back by itself.
+	AccessEagerHeld Access = 0x80
+	AccessReserved  Access = 0xffffff00
 )
 
 // MAC is an IEEE 802 address.

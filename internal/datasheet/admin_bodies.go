@@ -293,7 +293,7 @@ const (
 	EventLink                EventCode = 33
 )
 
-var eventNames = map[EventCode]string{
+var eventNames = [...]string{
 	EventPostDescriptor:      "bad descriptor posted",
 	EventConnectionLost:      "connection lost",
 	EventReceiveQueueEmpty:   "message dropped: receive queue empty",
@@ -309,12 +309,7 @@ var eventNames = map[EventCode]string{
 	EventLink:                "link changed",
 }
 
-func (c EventCode) String() string {
-	if n, ok := eventNames[c]; ok {
-		return n
-	}
-	return fmt.Sprintf("event %d", uint32(c))
-}
+func (c EventCode) String() string { return nameOf(eventNames[:], c, "event") }
 
 // Event is the body of an asynchronous event.
 type Event struct {

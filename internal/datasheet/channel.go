@@ -82,6 +82,11 @@ func (p ChannelPage) VCIBits() uint { return uint(p) - 8 }
 // pointerBits is the width of the number of a double page: 15 to 13 bits, 256 MiB.
 func (p ChannelPage) pointerBits() uint { return 27 - uint(p) }
 
+// Pointer is the number of the double page at an application address among those of 256 MiB.
+func (p ChannelPage) Pointer(address uint64) uint16 {
+	return uint16(address / uint64(p.Bytes()) & (1<<p.pointerBits() - 1))
+}
+
 // TransmitWord is a channel's transmit word, from bit 0 on in the order of its fields.
 type TransmitWord struct {
 	VCI     uint8  // VCIBits: upper bits of the VCI of its cells
@@ -278,12 +283,7 @@ var channelResults = [...]string{
 	ChannelNotConnected: "not connected", ChannelUnreadable: "unreadable",
 }
 
-func (r ChannelResult) String() string {
-	if int(r) < len(channelResults) {
-		return channelResults[r]
-	}
-	return "unknown result"
-}
+func (r ChannelResult) String() string { return nameOf(channelResults[:], r, "result") }
 
 // ChannelPriority chooses a FIFO.
 type ChannelPriority uint8

@@ -7,6 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -33,12 +35,9 @@ func TestReferenceCRC(t *testing.T) {
 		ones[i], up[i], down[i] = 0xff, byte(i), byte(31-i)
 	}
 	// An iSCSI read command PDU.
-	read, err := hex.DecodeString("01c00000" + "00000000" + "00000000" + "00000000" +
+	read := must.Get(hex.DecodeString("01c00000" + "00000000" + "00000000" + "00000000" +
 		"14000000" + "00000400" + "00000014" + "00000018" +
-		"28000000" + "00000000" + "02000000" + "00000000")
-	if err != nil {
-		t.Fatal(err)
-	}
+		"28000000" + "00000000" + "02000000" + "00000000"))(t)
 	for _, tt := range []struct {
 		name string
 		data []byte
@@ -52,9 +51,7 @@ func TestReferenceCRC(t *testing.T) {
 	} {
 		var got [4]byte
 		binary.LittleEndian.PutUint32(got[:], crc32c(tt.data))
-		if hex.EncodeToString(got[:]) != tt.want {
-			t.Errorf("%s: got %x, want %s", tt.name, got, tt.want)
-		}
+		should.Be(t, hex.EncodeToString(got[:]), tt.want, "%s: got %x", tt.name, got)
 	}
 }
 
@@ -65,14 +62,10 @@ func TestFrameChecksumIsCRC32C(t *testing.T) {
 		got := FrameChecksumOf(frame)
 
 		HeaderAt(frame).Checksum = 0
-		if want := crc32c(frame); got != want {
-			t.Fatalf("checksum is %#08x, want %#08x", got, want)
-		}
+		must.Be(t, got, crc32c(frame), "checksum")
 		// The field itself does not count, every other bit does.
 		HeaderAt(frame).Checksum = got
-		if again := FrameChecksumOf(frame); again != got {
-			t.Fatalf("checksum %#08x changed to %#08x once it was filled in", got, again)
-		}
+		must.Be(t, FrameChecksumOf(frame), got, "checksum changed to once it was filled")
 		bit := rapid.IntRange(0, 8*len(frame)-1).Draw(t, "bit")
 		if bit/32 == (HeaderSize-4)/4 {
 			return

@@ -81,5 +81,5 @@ func (r *DirectRegion) Store(from *DirectRegion) {
 	atomicmem.Store32(&r.Handle, from.Handle)
 }
 
-// Clear has the entry say nothing, before anything that the caller loads from then on.
+// Clear makes the entry say nothing, before anything that the caller loads from then on.
 func (r *DirectRegion) Clear() { atomic.StoreUint32(&r.Handle, 0) }

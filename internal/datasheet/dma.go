@@ -1,7 +1,6 @@
 package datasheet
 
 import (
-	"fmt"
 	"structs"
 )
 
@@ -59,7 +58,7 @@ const (
 	// DMAControlHostTx and DMAControlHostRx let the host's pulses decide netTx and hostRcv.
 	DMAControlHostTx uint32 = 0x1
 	DMAControlHostRx uint32 = 0x2
-	// DMAControlLog has the device write a DMARecord for each transfer.
+	// DMAControlLog makes the device write a DMARecord for each transfer.
 	DMAControlLog uint32 = 0x4
 	// DMAControlReserved bits are zero.
 	DMAControlReserved uint32 = 0xfffffff8
@@ -91,12 +90,7 @@ const (
 
 var dmaEngineNames = [DMAEngineCount]string{"hostTx", "netTx", "netRcv", "hostRcv"}
 
-func (e DMAEngine) String() string {
-	if e < DMAEngineCount {
-		return dmaEngineNames[e]
-	}
-	return fmt.Sprintf("engine %d", uint32(e))
-}
+func (e DMAEngine) String() string { return nameOf(dmaEngineNames[:], e, "engine") }
 
 // DMAState says what an engine does.
 type DMAState uint32
@@ -107,17 +101,9 @@ const (
 	DMAWaits DMAState = 2 // for a pulse of the host
 )
 
-func (s DMAState) String() string {
-	switch s {
-	case DMAIdle:
-		return "idle"
-	case DMABusy:
-		return "busy"
-	case DMAWaits:
-		return "waits for a pulse"
-	}
-	return fmt.Sprintf("DMA state %d", uint32(s))
-}
+var dmaStateNames = [...]string{DMAIdle: "idle", DMABusy: "busy", DMAWaits: "waits for a pulse"}
+
+func (s DMAState) String() string { return nameOf(dmaStateNames[:], s, "DMA state") }
 
 // DMAPolicy numbers a delivery policy that the device has built in: how many
 // bytes of a frame that arrives an idle outgoing engine may move.
@@ -139,12 +125,7 @@ var dmaPolicyNames = [...]string{
 	"the device's own", "store-and-forward", "static", "cut-through", "eager", "amp", "auto",
 }
 
-func (p DMAPolicy) String() string {
-	if int(p) < len(dmaPolicyNames) {
-		return dmaPolicyNames[p]
-	}
-	return fmt.Sprintf("DMA policy %d", uint32(p))
-}
+func (p DMAPolicy) String() string { return nameOf(dmaPolicyNames[:], p, "DMA policy") }
 
 // Fields of a pulse register.
 const (
@@ -213,7 +194,7 @@ type DMARecord struct {
 	Bytes uint32
 	// Engine that moved them.
 	Engine DMAEngine
-	// Flags holds the phase bit, as in Completion, and DMARecordQueued. Use LoadFlags and
+	// Flags holds the phase bit, as in Completion, DMARecordBuffer, DMARecordControl and DMARecordQueued. Use LoadFlags and
 	// Publish.
 	Flags uint32
 }
@@ -221,3 +202,10 @@ type DMARecord struct {
 // DMARecordQueued is where the Flags of a DMARecord say how many frames were known to wait behind
 // this one when it began. All ones mean that many or more. It is zero for outgoing engines.
 const DMARecordQueued uint32 = 0xffff0000
+
+// DMARecordBuffer is where the Flags of a DMARecord name the buffer of the NIC in which the frame is, DMARecordControl
+// says that Bytes are those of the header that came ahead of the payload.
+const (
+	DMARecordBuffer  uint32 = 0x7e
+	DMARecordControl uint32 = 0x80
+)

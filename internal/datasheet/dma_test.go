@@ -24,7 +24,7 @@ func TestPulseWord(t *testing.T) {
 	})
 }
 
-// TestProgressIsReadWhole has one goroutine write counters that belong together
+// TestProgressIsReadWhole makes one goroutine write counters that belong together
 // and others read them: what Load calls good was written by one Store.
 func TestProgressIsReadWhole(t *testing.T) {
 	const enough = 300 // different counters that each reader has to see

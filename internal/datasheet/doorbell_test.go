@@ -5,20 +5,16 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func TestDoorbellPages(t *testing.T) {
-	if got := EndpointPage(3); got != 0x3000 {
-		t.Errorf("endpoint 3 has page %#x", got)
-	}
-	if got := CQPage(1024, 2); got != (1024+2)*4096 {
-		t.Errorf("completion queue 2 has page %#x", got)
-	}
+	should.Be(t, EndpointPage(3), 0x3000, "endpoint 3 has page")
+	should.Be(t, CQPage(1024, 2), (1024+2)*4096, "completion queue 2 has page")
 	// With 2^20 of each the offsets no longer fit 32 bits.
-	if got := CQPage(1<<20, 1<<20-1); got != (1<<21-1)<<12 {
-		t.Errorf("last page is %#x", got)
-	}
+	should.Be(t, CQPage(1<<20, 1<<20-1), (1<<21-1)<<12, "last page")
 }
 
 func TestArmReached(t *testing.T) {
@@ -34,9 +30,7 @@ func TestArmReached(t *testing.T) {
 		if word&ArmFlag == 0 {
 			t.Errorf("ArmWord(%#x) = %#x lacks the flag", tt.taken, word)
 		}
-		if got := ArmReached(word, tt.completed); got != tt.want {
-			t.Errorf("taken %#x, completed %#x: got %v", tt.taken, tt.completed, got)
-		}
+		should.Be(t, ArmReached(word, tt.completed), tt.want, "taken %#x, completed %#x", tt.taken, tt.completed)
 	}
 }
 
@@ -46,8 +40,31 @@ func TestArmReachedAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		taken := rapid.Uint32().Draw(t, "taken")
 		ahead := rapid.Int32Range(-1<<MaxCQLog2, 1<<MaxCQLog2).Draw(t, "ahead")
-		if got := ArmReached(ArmWord(taken), taken+uint32(ahead)); got != (ahead > 0) {
-			t.Fatalf("%d completions to be taken: got %v", ahead, got)
+		must.Be(t, ArmReached(ArmWord(taken), taken+uint32(ahead)), ahead > 0, "%d completions to be taken", ahead)
+	})
+}
+
+// TestMarks: what SetMarks sets, TakeMarks takes, once, and at the offsets that
+// MarkOffsets says; a BAR that is too small does no harm.
+func TestMarks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bar := alignedBar(rapid.IntRange(0, PageSize).Draw(t, "size") &^ 3)
+		page := rapid.Uint64().Draw(t, "page")
+		SetMarks(bar, page)
+		mark, group := MarkOffsets(page)
+		if mark < MarkBase || mark >= PageSize || group < MarkGroups || group >= MarkGroups+MarkCount/MarksPerGroup {
+			t.Fatalf("page %d: mark %#x, group %#x", page, mark, group)
+		}
+		for _, at := range []uint64{mark, group} {
+			var want uint32
+			if at < uint64(len(bar)) {
+				want = 1 << (8 * (at % 4))
+			}
+			must.Be(t, TakeMarks(bar, at&^3), want, "%#x holds", at)
+			must.Be(t, TakeMarks(bar, at&^3), 0, "%#x holds after it was taken", at)
 		}
 	})
 }
+
+// alignedBar is n bytes that start on a multiple of 4.
+func alignedBar(n int) []byte { return make([]byte, n+64)[:n] }

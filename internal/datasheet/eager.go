@@ -19,6 +19,13 @@ const (
 // other it takes host memory.
 const EagerValid uint8 = 1
 
+// Status of a block in which a part of a message has landed. Of EagerLanded ones host memory has it as well, of
+// EagerHeld ones only the block.
+const (
+	EagerLanded uint8 = 2
+	EagerHeld   uint8 = 3
+)
+
 // RegionReply is the reply to REGISTER_MEMORY. What follows Handle is zero but of an eager
 // region.
 type RegionReply struct {

@@ -1,9 +1,9 @@
 package datasheet_test
 
 import (
-	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -25,28 +25,20 @@ func FuzzHeader(f *testing.F) {
 		frame := alignedBytes(len(data), int(skew%64))
 		copy(frame, data)
 		h := HeaderAt(frame)
-		if fits := len(frame) >= HeaderSize && skew%4 == 0; (h != nil) != fits {
-			t.Fatalf("%d bytes, skew %d: header laid: %v", len(frame), skew, h != nil)
-		}
+		must.Be(t, h != nil, len(frame) >= HeaderSize && skew%4 == 0, "%d bytes, skew %d: header laid: %v", len(frame), skew, h != nil)
 		if h == nil {
 			return
 		}
-		if at := addressOfValue(h); at != addressOf(frame) {
-			t.Fatalf("header at %#x, frame at %#x", at, addressOf(frame))
-		}
+		must.Be(t, addressOfValue(h), addressOf(frame), "header at, frame")
 		if h.Type.String() == "" || h.Destination.String() == "" {
 			t.Fatal("no name")
 		}
 		body := ConnectBodyAt(frame[HeaderSize:])
-		if fits := len(frame) >= HeaderSize+ConnectBodySize; (body != nil) != fits {
-			t.Fatalf("%d bytes: body laid: %v", len(frame), body != nil)
-		}
+		must.Be(t, body != nil, len(frame) >= HeaderSize+ConnectBodySize, "%d bytes: body laid: %v", len(frame), body != nil)
 		if body != nil && (body.Kind.String() == "" || body.Reliability.String() == "") {
 			t.Fatal("no name")
 		}
 		FrameChecksumOf(frame)
-		if !bytes.Equal(frame, data) {
-			t.Fatal("looking at a frame changed it")
-		}
+		must.Same(t, frame, data, "looking at a frame changed it")
 	})
 }

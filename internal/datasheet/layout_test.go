@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -137,12 +138,8 @@ func TestLayouts(t *testing.T) {
 		tested[tt.name] = true
 		t.Run(tt.name, func(t *testing.T) {
 			typ := reflect.TypeOf(layouts[tt.name])
-			if typ.Size() != tt.size {
-				t.Errorf("size is %d bytes, want %d", typ.Size(), tt.size)
-			}
-			if d := cmp.Diff(tt.fields, layoutOf(typ)); d != "" {
-				t.Errorf("fields (-want +got):\n%s", d)
-			}
+			should.Be(t, typ.Size(), tt.size, "size is bytes")
+			should.Be(t, cmp.Diff(tt.fields, layoutOf(typ)), "", "fields (-want +got)")
 		})
 	}
 	for name := range layouts {
@@ -159,9 +156,7 @@ func TestLayoutsHaveNoHiddenPadding(t *testing.T) {
 		typ := reflect.TypeOf(v)
 		var end uintptr
 		for f := range reflectFields(typ) {
-			if f.Offset != end {
-				t.Errorf("%s: %d undeclared bytes before %s", name, f.Offset-end, f.Name)
-			}
+			should.Be(t, f.Offset, end, "%s: %d undeclared bytes before %s", name, f.Offset-end, f.Name)
 			end = f.Offset + f.Type.Size()
 		}
 		if end != typ.Size() {

@@ -3,6 +3,7 @@ package datasheet_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -108,9 +109,7 @@ func TestLayoutsAreLittleEndian(t *testing.T) {
 		24: {0x14, 0x13, 0x12, 0x11},
 		28: {0x01, 0x00, 0x08, 0x00},
 	} {
-		if got := string(b[at : at+len(want)]); got != string(want) {
-			t.Errorf("bytes at %d are % x, want % x", at, got, want)
-		}
+		should.Be(t, string(b[at:at+len(want)]), string(want), "bytes at %d are, want % x", at, want)
 	}
 
 	clear(b)
@@ -135,9 +134,7 @@ func TestIndexRoundTrip(t *testing.T) {
 	b := alignedBytes(8, 4)
 	p := IndexAt(b)
 	StoreIndex(p, 0xfffffffe)
-	if got := LoadIndex(p); got != 0xfffffffe {
-		t.Errorf("index is %#x", got)
-	}
+	should.Be(t, LoadIndex(p), 0xfffffffe, "index")
 	if b[0] != 0xfe || b[4] != 0 {
 		t.Errorf("bytes are % x", b)
 	}

@@ -7,72 +7,22 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
-// ControlAt lays a control segment over the first 32 bytes of b. It returns nil
-// if b is shorter than a control segment or does not start on a
-// DescriptorAlign boundary.
-func ControlAt(b []byte) *ControlSegment {
-	return overlay[ControlSegment](b, DescriptorAlign)
-}
+// Functions named XAt lay an X over the first bytes of b, and those named XsAt as many whole ones as b holds. They return nil
+// if b is too short for one, or not aligned to the number of bytes that stands beside it.
 
-// AddressSegmentAt lays an address segment over the first 16 bytes of b. It
-// returns nil if b is too short or not aligned to 8 bytes.
+func ControlAt(b []byte) *ControlSegment        { return overlay[ControlSegment](b, DescriptorAlign) }
 func AddressSegmentAt(b []byte) *AddressSegment { return overlay[AddressSegment](b, 8) }
-
-// DataSegmentAt lays a data segment over the first 16 bytes of b. It returns
-// nil if b is too short or not aligned to 8 bytes.
-func DataSegmentAt(b []byte) *DataSegment { return overlay[DataSegment](b, 8) }
-
-// DataSegmentsAt lays as many whole data segments over b as it holds; nil if b
-// is not aligned to 8 bytes.
-func DataSegmentsAt(b []byte) []DataSegment { return overlaySlice[DataSegment](b, 8) }
-
-// TokensAt lays a ring of tokens over b: as many whole tokens as b holds. It
-// returns nil if b is not aligned to the size of a token.
-func TokensAt(b []byte) []Token { return overlaySlice[Token](b, TokenSize) }
-
-// CompletionsAt lays a ring of completion entries over b: as many whole
-// entries as b holds. It returns nil if b is not aligned to the size of one.
-func CompletionsAt(b []byte) []Completion { return overlaySlice[Completion](b, CompletionSize) }
-
-// RingSlotsAt lays a ring of slots over b: as many whole slots as b holds. It returns nil if
-// b is not aligned to DescriptorAlign.
-func RingSlotsAt(b []byte) []RingSlot { return overlaySlice[RingSlot](b, DescriptorAlign) }
-
-// RingPlacesAt lays a payload table over b: as many whole entries as b holds. It returns nil
-// if b is not aligned to 8 bytes.
-func RingPlacesAt(b []byte) []RingPlace { return overlaySlice[RingPlace](b, 8) }
-
-// HeaderAt lays a wire header over the first 64 bytes of a frame. It returns
-// nil if the frame is too short or not aligned to 4 bytes.
-func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
-
-// ExtensionAt lays an extension over the first 16 bytes of b, which follow the header of
-// a frame, or returns nil if b is too short or not aligned to 8 bytes.
-func ExtensionAt(b []byte) *Extension { return overlay[Extension](b, 8) }
-
-// SamePath reports whether two headers have the same stations, EtherType, version, type,
-// endpoints and key.
-func (h *Header) SamePath(other *Header) bool {
-	// Words 0 and 1 are stations to type, 2 flags, length and destination endpoint, 3
-	// source endpoint and key.
-	a, b := (*[4]uint64)(unsafe.Pointer(h)), (*[4]uint64)(unsafe.Pointer(other))
-	return a[0] == b[0] && a[1] == b[1] && a[3] == b[3] && h.DestinationEndpoint == other.DestinationEndpoint
-}
-
-// ConnectBodyAt lays a connection body over the payload of a frame, or returns
-// nil if it is too short or not aligned to 4 bytes.
+func DataSegmentAt(b []byte) *DataSegment       { return overlay[DataSegment](b, 8) }
+func DataSegmentsAt(b []byte) []DataSegment     { return overlaySlice[DataSegment](b, 8) }
+func TokensAt(b []byte) []Token                 { return overlaySlice[Token](b, TokenSize) }
+func CompletionsAt(b []byte) []Completion       { return overlaySlice[Completion](b, CompletionSize) }
+func RingSlotsAt(b []byte) []RingSlot           { return overlaySlice[RingSlot](b, DescriptorAlign) }
+func RingPlacesAt(b []byte) []RingPlace         { return overlaySlice[RingPlace](b, 8) }
+func HeaderAt(frame []byte) *Header             { return overlay[Header](frame, 4) }
+func ExtensionAt(b []byte) *Extension           { return overlay[Extension](b, 8) }
 func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](payload, 4) }
-
-// DirectTableAt lays the table of direct operations over b, nil if b is shorter than
-// DirectTableSize or not aligned to 64 bytes.
-func DirectTableAt(b []byte) *DirectTable { return overlay[DirectTable](b, DirectRegionSize) }
-
-// ReferencesAt lays as many whole references over b, which follows the header of a
-// frame, as it holds; nil if b is not aligned to 8 bytes.
-func ReferencesAt(b []byte) []Reference { return overlaySlice[Reference](b, 8) }
-
-// ChannelControlAt lays the words of a channel over the first 64 bytes of b, or returns nil
-// if b is too short or not aligned to 64 bytes.
+func DirectTableAt(b []byte) *DirectTable       { return overlay[DirectTable](b, DirectRegionSize) }
+func ReferencesAt(b []byte) []Reference         { return overlaySlice[Reference](b, 8) }
 func ChannelControlAt(b []byte) *ChannelControl { return overlay[ChannelControl](b, 64) }
 
 // ChannelEndsAt lays the words about a channel's last PDUs over its control page, nil if b is
@@ -84,23 +34,10 @@ func ChannelEndsAt(b []byte) []uint32 {
 	return overlaySlice[uint32](b[ChannelEnds:ChannelEnds+4*ChannelEndCount], 64)
 }
 
-// CellsAt lays as many whole cells over b as it holds; nil if b is not aligned to 8 bytes.
-func CellsAt(b []byte) []Cell { return overlaySlice[Cell](b, 8) }
-
-// CommandAt lays an admin command over b, or returns nil if b is shorter than
-// AdminEntrySize or not aligned to 8 bytes.
-func CommandAt(b []byte) *Command { return overlay[Command](b, 8) }
-
-// AdminEntryAt lays an admin completion over b, or returns nil if b is shorter
-// than AdminEntrySize or not aligned to 8 bytes.
+func CellsAt(b []byte) []Cell           { return overlaySlice[Cell](b, 8) }
+func CommandAt(b []byte) *Command       { return overlay[Command](b, 8) }
 func AdminEntryAt(b []byte) *AdminEntry { return overlay[AdminEntry](b, 8) }
-
-// ProgressAt lays the progress counters of one direction over the first 64
-// bytes of b, or returns nil if b is too short or not aligned to ProgressSize.
-func ProgressAt(b []byte) *Progress { return overlay[Progress](b, ProgressSize) }
-
-// DMARecordsAt lays a ring of log records over b: as many whole records as b
-// holds. It returns nil if b is not aligned to the size of one.
+func ProgressAt(b []byte) *Progress     { return overlay[Progress](b, ProgressSize) }
 func DMARecordsAt(b []byte) []DMARecord { return overlaySlice[DMARecord](b, DMARecordSize) }
 
 // Body lays a typed body over the command's 120 bytes.

@@ -160,12 +160,7 @@ const (
 
 var processorStates = [...]string{"built-in", "halted", "starting", "running", "faulted"}
 
-func (s ProcessorState) String() string {
-	if int(s) < len(processorStates) {
-		return processorStates[s]
-	}
-	return fmt.Sprintf("processor state %d", uint32(s))
-}
+func (s ProcessorState) String() string { return nameOf(processorStates[:], s, "processor state") }
 
 // ProcessorFault says why the NIC processor does not run a program.
 type ProcessorFault uint32
@@ -187,12 +182,7 @@ var processorFaults = [...]string{
 	"for another device", "not enough SRAM", "over budget", "trap",
 }
 
-func (f ProcessorFault) String() string {
-	if int(f) < len(processorFaults) {
-		return processorFaults[f]
-	}
-	return fmt.Sprintf("processor fault %d", uint32(f))
-}
+func (f ProcessorFault) String() string { return nameOf(processorFaults[:], f, "processor fault") }
 
 // ProcessorFaultWord is the value of RegProcessorFaultDetail for an instruction
 // of a hook's program.
@@ -248,22 +238,10 @@ const (
 	MailboxBad        MailboxResult = 22 // EINVAL: no such operation, flag or map
 )
 
-func (r MailboxResult) String() string {
-	switch r {
-	case MailboxOK:
-		return "done"
-	case MailboxNotAllowed:
-		return "read-only map"
-	case MailboxNoEntry:
-		return "no such key"
-	case MailboxFull:
-		return "map full"
-	case MailboxPresent:
-		return "key present"
-	case MailboxNoProgram:
-		return "no program"
-	case MailboxBad:
-		return "bad command"
-	}
-	return fmt.Sprintf("mailbox result %d", uint32(r))
+var mailboxResults = [...]string{
+	MailboxOK: "done", MailboxNotAllowed: "read-only map", MailboxNoEntry: "no such key",
+	MailboxFull: "map full", MailboxPresent: "key present", MailboxNoProgram: "no program",
+	MailboxBad: "bad command",
 }
+
+func (r MailboxResult) String() string { return nameOf(mailboxResults[:], r, "mailbox result") }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -47,15 +48,11 @@ func TestProcessorArrays(t *testing.T) {
 }
 
 func TestProcessorWords(t *testing.T) {
-	if v := MailboxWord(MailboxUpdate, MailboxAbsent, 0x1234); v != 0x02011234 {
-		t.Errorf("mailbox command %#x", v)
-	}
+	should.Be(t, MailboxWord(MailboxUpdate, MailboxAbsent, 0x1234), 0x02011234, "mailbox command")
 	if op, flags, index := SplitMailbox(0x02011234); op != MailboxUpdate || flags != MailboxAbsent || index != 0x1234 {
 		t.Errorf("split into %d, %d, %#x", op, flags, index)
 	}
-	if v := ProcessorFaultWord(4, 0x01000fff); v != 0x04000fff {
-		t.Errorf("fault detail %#x", v)
-	}
+	should.Be(t, ProcessorFaultWord(4, 0x01000fff), 0x04000fff, "fault detail")
 	if hook, at := SplitProcessorFault(0x04000fff); hook != 4 || at != 0xfff {
 		t.Errorf("split into %d, %#x", hook, at)
 	}

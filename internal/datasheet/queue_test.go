@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -23,9 +25,7 @@ func TestPhaseOf(t *testing.T) {
 		// the free-running index.
 		{0xffffffff, 1, 0}, {0xffffffff, MaxCQLog2, 0},
 	} {
-		if got := PhaseOf(tt.index, tt.log2); got != tt.want {
-			t.Errorf("PhaseOf(%#x, %d) = %d, want %d", tt.index, tt.log2, got, tt.want)
-		}
+		should.Be(t, PhaseOf(tt.index, tt.log2), tt.want, "PhaseOf(%#x, %d)", tt.index, tt.log2)
 	}
 }
 
@@ -53,14 +53,9 @@ func TestPhaseChangesOncePerPass(t *testing.T) {
 // The ring lies outside the Go heap, as in use.
 func TestPublishHandsOver(t *testing.T) {
 	const log2, total = 3, 20000
-	mem, err := unix.Mmap(-1, 0, PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := must.Get(unix.Mmap(-1, 0, PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS))(t)
 	defer func() {
-		if err := unix.Munmap(mem); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, unix.Munmap(mem))
 	}()
 	ring := CompletionsAt(mem[:CompletionSize<<log2])
 	taken := IndexAt(mem[PageSize/2:])

@@ -1,10 +1,11 @@
 package datasheet_test
 
 import (
-	"bytes"
 	"math"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -52,12 +53,8 @@ func TestReadReferences(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var into [MaxReferences]Reference
 			n := ReadReferences(tt.table, tt.length, &into)
-			if n != tt.want {
-				t.Fatalf("%d references, want %d", n, tt.want)
-			}
-			if !bytes.Equal(tableOf(into[:n]...), tt.table[:n*ReferenceSize]) {
-				t.Error("they are not those of the table")
-			}
+			must.Be(t, n, tt.want, "references")
+			should.Same(t, tableOf(into[:n]...), tt.table[:n*ReferenceSize], "they are not those of the table")
 		})
 	}
 }
@@ -86,8 +83,6 @@ func FuzzReferences(f *testing.F) {
 		if n > 0 && n != len(data)/ReferenceSize {
 			t.Fatalf("%d references of %d bytes", n, len(data))
 		}
-		if !bytes.Equal(table, data) {
-			t.Fatal("reading changed the table")
-		}
+		must.Same(t, table, data, "reading changed the table")
 	})
 }

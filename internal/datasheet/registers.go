@@ -1,7 +1,5 @@
 package datasheet
 
-import "fmt"
-
 // BAR0 holds registers, in blocks that are chained by type and version so that
 // driver and device can differ in age (SPEC.md 2). Every register is 32 bits
 // wide and is read or written whole and aligned; a 64-bit quantity is two
@@ -258,6 +256,9 @@ const (
 	CounterCellsDropped // for want of room, a channel or a sound header
 	CounterChannelStops // times that a peer was told to stop sending cells
 	CounterStopsTaken   // times that a peer has said stop
+
+	CounterEagerLanded      // blocks of eager regions in which a message has landed
+	CounterEagerWrittenBack // blocks of such regions, or parts of them, that were written to host memory
 	CounterCount
 )
 
@@ -268,11 +269,7 @@ var counterNames = [CounterCount]string{
 	"protection_errors", "dma_faults", "bad_doorbells", "bad_register_accesses",
 	"interrupts", "completions", "payloads_discarded", "eager_blocks", "eager_reads", "eager_refused",
 	"cells_sent", "cells_received", "cells_dropped", "channel_stops", "channel_stops_taken",
+	"eager_landed", "eager_written_back",
 }
 
-func (c Counter) String() string {
-	if c >= 0 && c < CounterCount {
-		return counterNames[c]
-	}
-	return fmt.Sprintf("counter %d", int(c))
-}
+func (c Counter) String() string { return nameOf(counterNames[:], c, "counter") }

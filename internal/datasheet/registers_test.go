@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -25,9 +26,7 @@ func TestRegisterTable(t *testing.T) {
 		if r.Offset < BlockHeaderSize || r.Offset+4 > end || r.Offset%4 != 0 {
 			t.Errorf("%s stands at %#x of a block of %#x bytes", r.Name, r.Offset, end)
 		}
-		if other := seen[place{r.Block, r.Offset}]; other != "" {
-			t.Errorf("%s and %s share offset %#x", other, r.Name, r.Offset)
-		}
+		should.Be(t, seen[place{r.Block, r.Offset}], "", "and %s share offset %#x", r.Name, r.Offset)
 		if names[r.Name] || r.Name != strings.ToUpper(r.Name) {
 			t.Errorf("name %q is taken or not in capitals", r.Name)
 		}
@@ -37,9 +36,7 @@ func TestRegisterTable(t *testing.T) {
 		}
 	}
 	Registers()[0].Name = "changed"
-	if Registers()[0].Name != "MAGIC" {
-		t.Error("a caller can change the table")
-	}
+	should.Be(t, Registers()[0].Name, "MAGIC", "a caller can change the table")
 }
 
 // TestBlocksDoNotOverlap checks where the blocks stand in BAR0.

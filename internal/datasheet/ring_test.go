@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -68,9 +69,7 @@ func TestRingPlaceWhileItChanges(t *testing.T) {
 	for {
 		var got RingPlace
 		if at.Load(&got) {
-			if want := entry(got.Tag); got != want {
-				t.Fatalf("%+v has the tag of %+v", got, want)
-			}
+			must.Be(t, got, entry(got.Tag), "has the tag")
 			if got.Tag == last {
 				break
 			}

@@ -2,16 +2,25 @@ package datasheet_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/build"
 	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"maps"
 	"os"
+	"os/exec"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -65,20 +74,13 @@ func TestSpecComparisonSeesMistakes(t *testing.T) {
 
 func readSpec(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../../descriptors/SPEC.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../descriptors/SPEC.md"))(t)
 	return string(b)
 }
 
 func packageSource(t *testing.T) *source {
 	t.Helper()
-	src, err := loadSource()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return src
+	return must.Get(loadSource())(t)
 }
 
 // checkSpec returns what is wrong with text.
@@ -323,4 +325,72 @@ func checkCommands(tables []table, problem func(string, ...any)) {
 			problem("no command has the %s %s", strings.ToLower(role), name)
 		}
 	}
+}
+
+// declaration is an exported constant of the package as the compiler sees it.
+type declaration struct {
+	name string
+	typ  string // name of its type, empty if untyped or predeclared
+	// value is its number, or its text if it is a string.
+	value constant.Value
+}
+
+// source is what the package declares.
+type source struct {
+	constants map[string]declaration
+	layouts   []string // names of structs that start with structs.HostLayout
+}
+
+// loadSource reads the package in the current directory, without its tests. It
+// compiles the standard library's part of it too, so once is enough.
+var loadSource = sync.OnceValues(readSource)
+
+func readSource() (*source, error) {
+	fset := token.NewFileSet()
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	var files []*ast.File
+	for _, e := range entries {
+		if name := e.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, f)
+		}
+	}
+	// A test that is compiled with -trimpath does not know where Go is.
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, err
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(root))
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	pkg, err := conf.Check("datasheet", fset, files, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{constants: map[string]declaration{}}
+	for _, name := range pkg.Scope().Names() {
+		switch o := pkg.Scope().Lookup(name).(type) {
+		case *types.Const:
+			if !o.Exported() {
+				continue
+			}
+			d := declaration{name: name, value: o.Val()}
+			if n, ok := o.Type().(*types.Named); ok {
+				d.typ = n.Obj().Name()
+			}
+			s.constants[name] = d
+		case *types.TypeName:
+			if t, ok := o.Type().Underlying().(*types.Struct); ok && t.NumFields() > 0 &&
+				t.Field(0).Type().String() == "structs.HostLayout" {
+				s.layouts = append(s.layouts, name)
+			}
+		}
+	}
+	slices.Sort(s.layouts)
+	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -24,9 +25,9 @@ func TestStrings(t *testing.T) {
 		{Broadcast, "ff:ff:ff:ff:ff:ff"}, {MAC{0x02, 0, 0xab}, "02:00:ab:00:00:00"},
 		{EventPostDescriptor, "bad descriptor posted"}, {EventLink, "link changed"},
 		{EventCode(11), "event 11"},
-		{FrameData, "data"}, {FrameDisconnect, "disconnect"}, {FrameStationQuery, "station query"}, {FrameStationAnswer, "station answer"},
+		{FrameData, "data"}, {FrameDisconnect, "disconnect"},
 		{FrameType(0), "frame type 0"}, {FrameWrite, "RDMA write"},
-		{FrameReadRequest, "RDMA read request"}, {FrameReadResponse, "RDMA read response"}, {FrameCells, "cells"}, {FrameCellStop, "cell stop"}, {FrameCellStart, "cell start"}, {FrameType(16), "frame type 16"},
+		{FrameReadRequest, "RDMA read request"}, {FrameReadResponse, "RDMA read response"}, {FrameCells, "cells"}, {FrameCellStop, "cell stop"}, {FrameCellStart, "cell start"}, {FrameType(14), "frame type 14"},
 		{CounterFramesSent, "frames_sent"}, {CounterCompletions, "completions"},
 		{Counter(1000), "counter 1000"}, {Counter(-1), "counter -1"},
 		{EngineHostTx, "hostTx"}, {EngineHostRcv, "hostRcv"}, {DMAEngineCount, "engine 4"},
@@ -43,9 +44,7 @@ func TestStrings(t *testing.T) {
 		{StatusLengthError | StatusPartialPacket, "not done, local length error, partial packet"},
 		{StatusDone | StatusImmediate | 0x200, "done, immediate data, reserved 0x200"},
 	} {
-		if got := tt.value.String(); got != tt.want {
-			t.Errorf("%T(%d): got %q, want %q", tt.value, tt.value, got, tt.want)
-		}
+		should.Be(t, tt.value.String(), tt.want, "%T(%d)", tt.value, tt.value)
 	}
 }
 
@@ -59,9 +58,7 @@ func TestMulticast(t *testing.T) {
 		{MAC{0x02, 0, 0, 0, 0, 1}, false},
 		{MAC{}, false},
 	} {
-		if got := tt.mac.IsMulticast(); got != tt.want {
-			t.Errorf("%v: got %v", tt.mac, got)
-		}
+		should.Be(t, tt.mac.IsMulticast(), tt.want, "%v", tt.mac)
 	}
 }
 

@@ -1,7 +1,6 @@
 package datasheet
 
 import (
-	"fmt"
 	"structs"
 )
 
@@ -88,11 +87,6 @@ const (
 	FrameConnectAccept
 	FrameConnectReject
 	FrameDisconnect
-	// FrameStationQuery asks whether a station is at the address that the frame
-	// goes to. Wires ask and answer it themselves (SPEC.md 8.11).
-	FrameStationQuery
-	// FrameStationAnswer says that it is.
-	FrameStationAnswer
 	// FrameWrite, FrameReadRequest and FrameReadResponse have an Extension behind the
 	// header (SPEC.md 8.13).
 	FrameWrite
@@ -105,41 +99,15 @@ const (
 	FrameCellStart
 )
 
-func (t FrameType) String() string {
-	switch t {
-	case FrameData:
-		return "data"
-	case FrameAck:
-		return "ack"
-	case FrameProbe:
-		return "probe"
-	case FrameConnectRequest:
-		return "connect request"
-	case FrameConnectAccept:
-		return "connect accept"
-	case FrameConnectReject:
-		return "connect reject"
-	case FrameDisconnect:
-		return "disconnect"
-	case FrameStationQuery:
-		return "station query"
-	case FrameStationAnswer:
-		return "station answer"
-	case FrameWrite:
-		return "RDMA write"
-	case FrameReadRequest:
-		return "RDMA read request"
-	case FrameReadResponse:
-		return "RDMA read response"
-	case FrameCells:
-		return "cells"
-	case FrameCellStop:
-		return "cell stop"
-	case FrameCellStart:
-		return "cell start"
-	}
-	return fmt.Sprintf("frame type %d", uint8(t))
+var frameNames = [...]string{
+	FrameData: "data", FrameAck: "ack", FrameProbe: "probe", FrameConnectRequest: "connect request",
+	FrameConnectAccept: "connect accept", FrameConnectReject: "connect reject", FrameDisconnect: "disconnect",
+	FrameWrite:       "RDMA write",
+	FrameReadRequest: "RDMA read request", FrameReadResponse: "RDMA read response", FrameCells: "cells",
+	FrameCellStop: "cell stop", FrameCellStart: "cell start",
 }
+
+func (t FrameType) String() string { return nameOf(frameNames[:], t, "frame type") }
 
 // FrameFlags are the flag bits of a wire header.
 type FrameFlags uint16

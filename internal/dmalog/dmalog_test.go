@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"pgregory.net/rapid"
 )
@@ -18,7 +20,8 @@ func TestRoundTrip(t *testing.T) {
 			return dmalog.Record{Packet: rapid.IntRange(0, 1<<31-1).Draw(t, "packet"), Flow: rapid.IntRange(0, 1).Draw(t, "flow"),
 				Engine: dmalog.Engine(rapid.IntRange(0, 3).Draw(t, "engine")), Start: start,
 				End: start + rapid.Int64Range(0, 1<<40).Draw(t, "length"), Bytes: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
-				Queued: rapid.IntRange(0, 1<<31-1).Draw(t, "queued")}
+				Queued: rapid.IntRange(0, 1<<31-1).Draw(t, "queued"), Buffer: rapid.IntRange(0, 1023).Draw(t, "buffer"),
+				Control: rapid.Bool().Draw(t, "control")}
 		})
 		want := dmalog.Log{Records: rapid.SliceOfN(record, 1, 20).Draw(t, "records")}
 		if rapid.Bool().Draw(t, "with setup") {
@@ -26,17 +29,12 @@ func TestRoundTrip(t *testing.T) {
 				return dmalog.Side{Policy: rapid.StringN(1, 16, 64).Draw(t, "policy"), MinPulse: rapid.IntRange(0, 1<<24).Draw(t, "minimum pulse")}
 			})
 			want.Setup = &dmalog.Setup{Version: 1, At: rapid.SampledFrom([]string{dmalog.AtNIC, dmalog.AtHost, dmalog.AtProgram}).Draw(t, "at"),
-				Send: side.Draw(t, "send"), Receive: side.Draw(t, "receive"), Burst: rapid.IntRange(1, 1<<24).Draw(t, "burst"),
+				Send: side.Draw(t, "send"), Receive: side.Draw(t, "receive"), Burst: rapid.IntRange(1, 1<<24).Draw(t, "burst"), Buffers: rapid.IntRange(1, 1024).Draw(t, "buffers"),
 				Rate: rapid.Float64Range(0, 1e13).Draw(t, "rate"), Delay: rapid.Float64Range(0, 1e12).Draw(t, "delay")}
 		}
 		var b bytes.Buffer
-		if err := dmalog.Write(&b, want); err != nil {
-			t.Fatal(err)
-		}
-		got, err := dmalog.Read(&b, "log")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, dmalog.Write(&b, want))
+		got := must.Get(dmalog.Read(&b, "log"))(t)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("wrote %v, read %v", want, got)
 		}
@@ -52,6 +50,7 @@ func TestBadLines(t *testing.T) {
 		"end_us":   `{"packet":0,"engine":"hostTx","start_us":3,"end_us":2,"bytes":3}`,
 		"bytes":    `{"packet":0,"engine":"hostTx","start_us":1,"end_us":2,"bytes":1.5}`,
 		"queued":   `{"packet":0,"engine":"hostTx","start_us":1,"end_us":2,"bytes":3,"queued":-1}`,
+		"buffer":   `{"packet":0,"engine":"hostTx","start_us":1,"end_us":2,"bytes":3,"buffer":1024}`,
 		"flow":     `{"packet":0,"flow":2,"engine":"hostTx","start_us":1,"end_us":2,"bytes":3}`,
 		"":         `{"packet":0,"engine":"hostTx","start_us":1,"end_us":2,"bytes":3,"colour":"red"}`,
 	} {
@@ -62,10 +61,8 @@ func TestBadLines(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"hello", `[1]`, `{"packet":0}`, good + good, `{"packet":"0"}`,
-		good + "\n" + `{"dma_log":1,"at":"nic","send":{"policy":"amp"},"receive":{"policy":"amp"},"burst_bytes":512}`} {
-		if _, err := dmalog.Read(strings.NewReader(line), "live.log"); !errors.Is(err, dmalog.ErrRecord) {
-			t.Errorf("%s: %v", line, err)
-		}
+		good + "\n" + `{"dma_log":1,"at":"nic","send":{"policy":"amp"},"receive":{"policy":"amp"},"burst_bytes":512,"buffers":4}`} {
+		should.Refuse(dmalog.Read(strings.NewReader(line), "live.log"))(t, dmalog.ErrRecord, "%s", line)
 	}
 	if _, err := dmalog.Read(strings.NewReader(strings.Repeat("x", 1<<20)), "live.log"); err == nil {
 		t.Error("a line of a megabyte passes")
@@ -74,7 +71,7 @@ func TestBadLines(t *testing.T) {
 
 // TestBadSetups: a first line that claims to be a setup is one, or names the key that is wrong.
 func TestBadSetups(t *testing.T) {
-	const good = `{"dma_log":1,"at":"nic","send":{"policy":"amp"},"receive":{"policy":"amp"},"burst_bytes":512,"rate_bytes_per_s":1e8,"delay_us":5}`
+	const good = `{"dma_log":1,"at":"nic","send":{"policy":"amp"},"receive":{"policy":"amp"},"burst_bytes":512,"buffers":4,"rate_bytes_per_s":1e8,"delay_us":5}`
 	if log, err := dmalog.Read(strings.NewReader("\n"+good), "live.log"); err != nil || log.Setup == nil || log.Setup.Rate != 1e8 {
 		t.Fatalf("%+v, %v", log.Setup, err)
 	}
@@ -86,6 +83,7 @@ func TestBadSetups(t *testing.T) {
 		"send.minpulse_bytes":    {`"send":{`, `"send":{"minpulse_bytes":-1,`},
 		"receive.minpulse_bytes": {`"receive":{`, `"receive":{"minpulse_bytes":16777217,`},
 		"burst_bytes":            {`512`, `0`},
+		"buffers":                {`"buffers":4`, `"buffers":1025`},
 		"rate_bytes_per_s":       {`1e8`, `-1`},
 		"delay_us":               {`:5}`, `:1e13}`},
 		"":                       {`512`, `512,"colour":"red"`},
@@ -101,7 +99,7 @@ func TestBadSetups(t *testing.T) {
 // FuzzRead: what is read can be written and read again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"packet":0,"engine":"netRcv","start_us":1.5,"end_us":2.25,"bytes":4096}` + "\n"))
-	f.Add([]byte(`{"dma_log":1,"at":"nic","send":{"policy":"amp","minpulse_bytes":512},"receive":{"policy":"auto"},"burst_bytes":512,"rate_bytes_per_s":1e8,"delay_us":5}` +
+	f.Add([]byte(`{"dma_log":1,"at":"nic","send":{"policy":"amp","minpulse_bytes":512},"receive":{"policy":"auto"},"burst_bytes":512,"buffers":4,"rate_bytes_per_s":1e8,"delay_us":5}` +
 		"\n" + `{"packet":0,"engine":"hostTx","start_us":0,"end_us":1,"bytes":1,"queued":3}` + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		log, err := dmalog.Read(bytes.NewReader(text), "fuzz")
@@ -109,13 +107,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var b bytes.Buffer
-		if err := dmalog.Write(&b, log); err != nil {
-			t.Fatal(err)
-		}
-		again, err := dmalog.Read(&b, "again")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, dmalog.Write(&b, log))
+		again := must.Get(dmalog.Read(&b, "again"))(t)
 		if !reflect.DeepEqual(log, again) {
 			t.Fatalf("%v, then %v", log, again)
 		}

@@ -16,16 +16,19 @@ const (
 	maxMicros  = 1e12 // eleven days
 	maxPacket  = math.MaxInt32
 	maxBytes   = 1 << 30
+	maxBuffer  = 1023 // pipeline.MaxBuffers - 1
 )
 
 type line struct {
-	Packet *float64 `json:"packet"`
-	Flow   int      `json:"flow"`
-	Engine *string  `json:"engine"`
-	Start  *float64 `json:"start_us"`
-	End    *float64 `json:"end_us"`
-	Bytes  *float64 `json:"bytes"`
-	Queued int      `json:"queued"`
+	Packet  *float64 `json:"packet"`
+	Flow    int      `json:"flow,omitempty"`
+	Engine  *string  `json:"engine"`
+	Start   *float64 `json:"start_us"`
+	End     *float64 `json:"end_us"`
+	Bytes   *float64 `json:"bytes"`
+	Queued  int      `json:"queued,omitempty"`
+	Buffer  int      `json:"buffer,omitempty"`
+	Control bool     `json:"control,omitempty"`
 }
 
 // Read parses a log; name is used in errors, which are *LineError or come from r.
@@ -90,55 +93,33 @@ func parse(text []byte) (r Record, key, hint string) {
 		return r, "bytes", "a whole number from 0 to " + strconv.Itoa(maxBytes)
 	case l.Queued < 0 || l.Queued > maxPacket:
 		return r, "queued", "a whole number from 0 to " + strconv.Itoa(maxPacket)
+	case l.Buffer < 0 || l.Buffer > maxBuffer:
+		return r, "buffer", "a whole number from 0 to " + strconv.Itoa(maxBuffer)
 	}
 	engine, ok := ParseEngine(*l.Engine)
 	if !ok {
 		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
 	}
 	return Record{
-		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes), Queued: l.Queued,
+		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes), Queued: l.Queued, Buffer: l.Buffer, Control: l.Control,
 		Start: int64(math.Round(*l.Start * 1e6)), End: int64(math.Round(*l.End * 1e6)),
 	}, "", ""
-}
-
-// Append appends the line of one record, newline included, to b.
-func Append(b []byte, r Record) []byte {
-	b = append(b, `{"packet":`...)
-	b = strconv.AppendInt(b, int64(r.Packet), 10)
-	if r.Flow != 0 {
-		b = append(b, `,"flow":`...)
-		b = strconv.AppendInt(b, int64(r.Flow), 10)
-	}
-	b = append(b, `,"engine":"`...)
-	b = append(b, r.Engine.String()...)
-	b = append(b, `","start_us":`...)
-	b = strconv.AppendFloat(b, Microseconds(r.Start), 'f', -1, 64)
-	b = append(b, `,"end_us":`...)
-	b = strconv.AppendFloat(b, Microseconds(r.End), 'f', -1, 64)
-	b = append(b, `,"bytes":`...)
-	b = strconv.AppendInt(b, int64(r.Bytes), 10)
-	if r.Queued != 0 {
-		b = append(b, `,"queued":`...)
-		b = strconv.AppendInt(b, int64(r.Queued), 10)
-	}
-	return append(b, '}', '\n')
 }
 
 // Write writes a log.
 func Write(w io.Writer, log Log) error {
 	buffered := bufio.NewWriter(w)
-	var scratch [256]byte
+	e := json.NewEncoder(buffered)
 	if log.Setup != nil {
-		text, err := log.Setup.append(scratch[:0])
-		if err != nil {
-			return err
-		}
-		if _, err := buffered.Write(text); err != nil {
+		s := *log.Setup
+		s.Version = setupVersion
+		if err := e.Encode(s); err != nil {
 			return err
 		}
 	}
 	for _, r := range log.Records {
-		if _, err := buffered.Write(Append(scratch[:0], r)); err != nil {
+		if err := e.Encode(line{new(float64(r.Packet)), r.Flow, new(r.Engine.String()), new(Microseconds(r.Start)), new(Microseconds(r.End)),
+			new(float64(r.Bytes)), r.Queued, r.Buffer, r.Control}); err != nil {
 			return err
 		}
 	}

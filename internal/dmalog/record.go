@@ -13,13 +13,14 @@
 // microseconds from an origin that all records of the file share. bytes is the
 // payload moved. A record of a bidirectional run may carry "flow":1 for the
 // second direction; 0 is the default. Of hostTx and netRcv "queued" counts the frames that
-// were known to wait behind this one when it began; 0 is the default. Records may come in
-// any order.
+// were known to wait behind this one when it began; 0 is the default. "buffer" is the NIC's, where
+// the frame is. "control":true says that the bytes are the control message ahead of a payload. Records may
+// come in any order.
 //
 // The first line may be a [Setup] instead, which says how the NICs were set up. The logs of
 // the commands have one, and 'trapeze-lab model replay' needs it:
 //
-//	{"dma_log":1,"at":"nic","send":{"policy":"amp","minpulse_bytes":512},"receive":{"policy":"auto"},"burst_bytes":512}
+//	{"dma_log":1,"at":"nic","send":{"policy":"amp","minpulse_bytes":512},"receive":{"policy":"auto"},"burst_bytes":512,"buffers":4}
 package dmalog
 
 import (
@@ -67,6 +68,9 @@ type Record struct {
 	End    int64
 	Bytes  int
 	Queued int // frames known to wait behind it when it began; of HostTx and NetRcv
+	Buffer int // of the NIC, where the frame is
+	// Control says that Bytes are those of the control message ahead of a payload. It goes no further than the NIC.
+	Control bool
 }
 
 // Log is a file of records.

@@ -34,6 +34,7 @@ type Setup struct {
 	Send    Side    `json:"send"`
 	Receive Side    `json:"receive"`
 	Burst   int     `json:"burst_bytes"`                // that hostTx moves before netTx is asked; 1 or more
+	Buffers int     `json:"buffers"`                    // of each NIC in each direction, in frames; 1 or more
 	Rate    float64 `json:"rate_bytes_per_s,omitempty"` // of the wire; 0 = as fast as it can
 	Delay   float64 `json:"delay_us,omitempty"`         // of the wire, microseconds
 }
@@ -52,7 +53,7 @@ func parseSetup(text []byte) (s *Setup, key, hint string) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
-		return nil, "", "an object with dma_log, at, send, receive, burst_bytes: " + err.Error()
+		return nil, "", "an object with dma_log, at, send, receive, burst_bytes, buffers: " + err.Error()
 	}
 	named := func(side Side) bool { return side.Policy != "" && len(side.Policy) <= maxName }
 	sized := func(side Side) bool { return side.MinPulse >= 0 && side.MinPulse <= maxSize }
@@ -73,17 +74,12 @@ func parseSetup(text []byte) (s *Setup, key, hint string) {
 		return nil, "receive.minpulse_bytes", "0 to " + strconv.Itoa(maxSize)
 	case s.Burst < 1 || s.Burst > maxSize:
 		return nil, "burst_bytes", "1 to " + strconv.Itoa(maxSize)
+	case s.Buffers < 1 || s.Buffers > maxBuffer+1:
+		return nil, "buffers", "1 to " + strconv.Itoa(maxBuffer+1)
 	case !(s.Rate >= 0 && s.Rate <= maxRate):
 		return nil, "rate_bytes_per_s", "0 to 1e13"
 	case !(s.Delay >= 0 && s.Delay <= maxMicros):
 		return nil, "delay_us", "0 to 1e12 microseconds"
 	}
 	return s, "", ""
-}
-
-// append appends the line, newline included, to b.
-func (s Setup) append(b []byte) ([]byte, error) {
-	s.Version = setupVersion
-	text, err := json.Marshal(s)
-	return append(append(b, text...), '\n'), err
 }

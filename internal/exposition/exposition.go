@@ -33,8 +33,8 @@ type Family struct {
 	Name, Help string
 	Type       Type
 	Labels     []string // in order
-	// each calls emit for the values of a process.
-	each func(t *Target, emit func(Value))
+	// Each calls emit for each value of the family that a process has.
+	Each func(t *Target, emit func(Value))
 }
 
 // Value is one of a family.
@@ -46,10 +46,7 @@ type Value struct {
 	Latency *telemetry.Latency
 }
 
-// Each calls emit for each value of the family that a process has.
-func (f *Family) Each(t *Target, emit func(Value)) { f.each(t, emit) }
-
-// ofNICs makes the each of a family from that of a NIC.
+// ofNICs makes Each of a family from that of a NIC.
 func ofNICs(each func(n *nic, emit func(Value))) func(*Target, func(Value)) {
 	return func(t *Target, emit func(Value)) {
 		for _, n := range t.nics {
@@ -70,16 +67,6 @@ func truth(b bool) (v float64) {
 var labels = []string{"nic", "pid", "port"}
 
 func with(list []string, more ...string) []string { return slices.Concat(list, more) }
-
-// rdmaWords are the names of rdma(8), "statistic", for what a counter counts.
-var rdmaWords = map[string]string{
-	"frames_dropped":       "out_of_seq_request",
-	"frames_duplicate":     "duplicate_request",
-	"frames_retransmitted": "completer_retry_err",
-	"receive_queue_empty":  "rcvd_rnr_err",
-	"timeouts":             "local_ack_timeout_err",
-	"dma_faults":           "send_err",
-}
 
 // Families are those of NICs whose Stats are as a struct that telemetry.Values takes. With vis
 // each endpoint has four series, and three of its latencies if those are measured.
@@ -111,13 +98,10 @@ func Families(stats any, vis bool) []*Family {
 func counterFamily(v telemetry.Value) *Family {
 	key := v.Name()
 	f := &Family{Name: "trapeze_nic_" + key, Help: v.Help, Type: Gauge, Labels: labels}
-	if word := rdmaWords[v.Key]; word != "" {
-		f.Help += " rdma statistic calls it " + word + "."
-	}
 	if !v.Gauge {
 		f.Name, f.Type = f.Name+"_total", Counter
 	}
-	f.each = ofNICs(func(n *nic, emit func(Value)) {
+	f.Each = ofNICs(func(n *nic, emit func(Value)) {
 		if c, ok := n.counters[key]; ok {
 			emit(Value{Labels: n.labels, Number: float64(c)})
 		}

@@ -46,23 +46,11 @@ func Handler(families []*Family, read func(context.Context) []*Target) http.Hand
 	})
 }
 
-// escapedHelp writes help as the format has it.
-var escapedHelp = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
-
-// appendEscaped appends the value of a label as the format writes it.
-func appendEscaped(b []byte, value string) []byte {
-	for i := range len(value) {
-		switch c := value[i]; c {
-		case '\n':
-			b = append(b, `\n`...)
-		case '\\', '"':
-			b = append(b, '\\', c)
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
-}
+// escapedHelp and escapedLabel write texts as the format has them.
+var (
+	escapedHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	escapedLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
 
 // Write writes what the NICs of processes count as text, family by family. Its errors are those of w.
 func Write(w io.Writer, families []*Family, targets []*Target) error {
@@ -85,7 +73,7 @@ func Write(w io.Writer, families []*Family, targets []*Target) error {
 			out.line(f, "_count", v.Labels, "", float64(l.Samples))
 		}
 		for _, t := range targets {
-			f.each(t, emit)
+			f.Each(t, emit)
 		}
 	}
 	return out.w.Flush() // it keeps the first error
@@ -106,7 +94,7 @@ func (t *text) line(f *Family, suffix string, labels []string, quantile string, 
 			b = append(b, ',')
 		}
 		b = append(append(b, name...), `="`...)
-		b = append(appendEscaped(b, value), '"')
+		b = append(append(b, escapedLabel.Replace(value)...), '"')
 	}
 	for i, name := range f.Labels {
 		label(name, labels[i])

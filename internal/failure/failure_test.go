@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
@@ -25,13 +26,9 @@ func TestText(t *testing.T) {
 		{&failure.Error{Op: "open", Device: "pci:2", Err: inner}, "open pci:2: map DMA pci:1: EOF (raise the limit)"},
 		{&failure.Error{Op: "open", Device: "pci:1", Err: fmt.Errorf("first: %w", inner)}, "open pci:1: first: map DMA pci:1: EOF (raise the limit)"},
 	} {
-		if got := tt.err.Error(); got != tt.want {
-			t.Errorf("%q, want %q", got, tt.want)
-		}
+		should.Be(t, tt.err.Error(), tt.want)
 	}
-	if got := failure.Inside("parse address", "x y", &failure.Error{Op: "parse address", Device: `"x y"`, Err: io.EOF}); got != "EOF" {
-		t.Errorf("inside: %q", got)
-	}
+	should.Be(t, failure.Inside("parse address", "x y", &failure.Error{Op: "parse address", Device: `"x y"`, Err: io.EOF}), "EOF", "inside")
 }
 
 func TestCause(t *testing.T) {

@@ -3,13 +3,14 @@ package framering_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/framering"
 )
 
@@ -17,29 +18,20 @@ const log2 = 17
 
 // memory is mapped, as that of two processes is: the race detector does not look there.
 func memory(t fataler) []byte {
-	m, err := unix.Mmap(-1, 0, framering.Size(log2), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(unix.Mmap(-1, 0, framering.Size(log2), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS))(t)
 	t.Cleanup(func() { _ = unix.Munmap(m) })
 	return m
 }
 
 type fataler interface {
-	Fatal(...any)
+	must.TB
 	Cleanup(func())
 }
 
 func pair(t fataler, snaplen int) (*framering.Writer, *framering.Reader, []byte) {
 	m := memory(t)
-	w, err := framering.NewWriter(m, snaplen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := framering.NewReader(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(framering.NewWriter(m, snaplen))(t)
+	r := must.Get(framering.NewReader(m))(t)
 	return w, r, m
 }
 
@@ -134,16 +126,12 @@ func TestTogether(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	w, _, _ := pair(t, 0)
 	frame, now := make([]byte, 1000), time.Now()
-	if n := testing.AllocsPerRun(500, func() { w.Put(now, true, frame) }); n != 0 { // most are dropped
-		t.Errorf("%v allocations", n)
-	}
+	should.Be(t, testing.AllocsPerRun(500, func() { w.Put(now, true, frame) }), 0, "allocations") // most are dropped
 }
 
 func TestBadMemory(t *testing.T) {
 	good := memory(t)
-	if _, err := framering.NewWriter(good, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(framering.NewWriter(good, 0))(t)
 	other := bytes.Clone(good)
 	other[0]++
 	large := bytes.Clone(good)
@@ -152,14 +140,10 @@ func TestBadMemory(t *testing.T) {
 	binary.LittleEndian.PutUint64(odd[8:], 1<<log2-8)
 	for name, m := range map[string][]byte{"none": nil, "a page": make([]byte, 4096), "zeros": memory(t), "another version": other,
 		"a size of more": large, "an odd size": odd, "cut": good[:len(good)-1]} {
-		if _, err := framering.NewReader(m); !errors.Is(err, framering.ErrFormat) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Refuse(framering.NewReader(m))(t, framering.ErrFormat, "%s", name)
 	}
 	for _, n := range []int{0, 4096, 4096 + 1<<16, 4096 + 3<<17} {
-		if _, err := framering.NewWriter(make([]byte, n), 0); !errors.Is(err, framering.ErrFormat) {
-			t.Errorf("a writer in %d bytes: %v", n, err)
-		}
+		should.Refuse(framering.NewWriter(make([]byte, n), 0))(t, framering.ErrFormat, "a writer in %d bytes", n)
 	}
 }
 

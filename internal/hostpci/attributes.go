@@ -12,9 +12,6 @@ import (
 	"strings"
 )
 
-// errUnwanted: the function is of another class than was asked for.
-var errUnwanted = errors.New("not wanted")
-
 // variantPattern matches the names of drivers on top of vfio-pci-core.
 var variantPattern = regexp.MustCompile(`[-_]vfio[-_]pci$`)
 
@@ -23,22 +20,6 @@ const (
 	// unguardedGroup is the name that VFIO gives to groups without an IOMMU.
 	unguardedGroup = "vfio-noiommu"
 )
-
-// read reads all attributes of one function. It fails as identify does, and with
-// errUnwanted.
-func read(r Root, address string, wanted func(Function) bool, netdevs map[string][]string) (Function, error) {
-	f, err := identify(r, address)
-	if err == nil && !wanted(f) {
-		err = errUnwanted
-	}
-	if err != nil {
-		return f, err
-	}
-	if err := f.readBinding(r); err != nil {
-		return f, err
-	}
-	return f, f.describe(r, netdevs)
-}
 
 // identify reads what a function is (Documentation/ABI/testing/sysfs-bus-pci). It
 // fails with fs.ErrNotExist if there is no such function.

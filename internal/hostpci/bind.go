@@ -126,12 +126,12 @@ func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err
 			if slices.ContainsFunc(uses, Use.CutsOff) {
 				hint = "this host is reached over it: bind another NIC; --force takes it all the same, and may cut the host off"
 			}
-			return nil, op.fail(g.Address, &InUseError{uses}, hint)
+			return nil, op.fail(g.Address, detailed(ErrInUse, uses), hint)
 		}
 		overridden = append(overridden, uses...)
 	}
 	if blockers := f.Blockers(); len(blockers) > 0 && !op.opts.Group && !op.opts.Force {
-		return nil, op.fail(f.Address, &GroupError{f.IOMMUGroup, blockers}, groupHint(op.root, f.Address, blockers))
+		return nil, op.fail(f.Address, detailed(ErrNotViable, blockers), groupHint(op.root, f.Address, blockers))
 	}
 	return overridden, nil
 }
@@ -163,8 +163,8 @@ func UnsafeMode(r Root) bool {
 	return r.Optional("sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
 }
 
-// heldBy returns a *HeldError if a process has the function open through VFIO.
-func (op *operation) heldBy(f Function) (*HeldError, error) {
+// heldBy returns an ErrHeld if a process has the function open through VFIO.
+func (op *operation) heldBy(f Function) (held, err error) {
 	if !IsVFIO(f.Driver) {
 		return nil, nil
 	}
@@ -176,7 +176,7 @@ func (op *operation) heldBy(f Function) (*HeldError, error) {
 	if err != nil || len(holders) == 0 {
 		return nil, err
 	}
-	return &HeldError{holders}, nil
+	return detailed(ErrHeld, holders), nil
 }
 
 // take gives one function to VFIO.
@@ -187,15 +187,7 @@ func (op *operation) take(ctx context.Context, f Function) error {
 			return err
 		}
 	}
-	if err := op.setOverride(ctx, f.Address, op.driver); err != nil {
-		return err
-	}
-	if f.Driver != "" {
-		if err := op.release(ctx, f.Address); err != nil {
-			return err
-		}
-	}
-	return op.probe(ctx, f.Address, func(now string) bool { return now == op.driver })
+	return op.hand(ctx, f, op.driver, func(now string) bool { return now == op.driver })
 }
 
 func (op *operation) result(done []Function) Result {

@@ -12,10 +12,10 @@ var (
 	ErrNoFunction = errors.New("no such PCI function")
 	// ErrBridge: bridges stay with the kernel.
 	ErrBridge = errors.New("it is a bridge")
-	// ErrInUse: the host uses the function. The error holds an *InUseError.
+	// ErrInUse: the host uses the function. The error lists the uses.
 	ErrInUse = errors.New("the host uses it")
-	// ErrNotViable: VFIO would not hand out its IOMMU group. The error holds a
-	// *GroupError.
+	// ErrNotViable: VFIO would not hand out its IOMMU group. The error lists the members that belong to
+	// drivers of the kernel.
 	ErrNotViable = errors.New("its IOMMU group is not viable")
 	// ErrNoIOMMU: the function is in no IOMMU group.
 	ErrNoIOMMU = errors.New("no IOMMU guards it")
@@ -23,7 +23,7 @@ var (
 	ErrSRIOV = errors.New("SR-IOV is enabled")
 	// ErrNoDriver: the kernel has no such driver.
 	ErrNoDriver = errors.New("the driver is not loaded")
-	// ErrHeld: a process has it open. The error holds a *HeldError.
+	// ErrHeld: a process has it open. The error lists the processes.
 	ErrHeld = errors.New("a process holds it")
 	// ErrNotVFIO: another driver than VFIO's has the function.
 	ErrNotVFIO = errors.New("it is not bound to VFIO")
@@ -40,48 +40,11 @@ var (
 	ErrRolledBack = errors.New("undone")
 )
 
-// InUseError says how the host uses a function.
-type InUseError struct{ Uses []Use }
-
-func (e *InUseError) Error() string {
+// detailed is sentinel with a list of what it is about.
+func detailed[T fmt.Stringer](sentinel error, list []T) error {
 	var s []string
-	for _, u := range e.Uses {
-		s = append(s, u.String())
+	for _, e := range list {
+		s = append(s, e.String())
 	}
-	return ErrInUse.Error() + ": " + strings.Join(s, "; ")
+	return fmt.Errorf("%w: %s", sentinel, strings.Join(s, "; "))
 }
-
-// Is makes it an ErrInUse.
-func (e *InUseError) Is(target error) bool { return target == ErrInUse }
-
-// GroupError lists the functions that keep VFIO from an IOMMU group.
-type GroupError struct {
-	Group int
-	// Blockers are bound to drivers of the kernel's.
-	Blockers []Member
-}
-
-func (e *GroupError) Error() string {
-	var s []string
-	for _, m := range e.Blockers {
-		s = append(s, m.Address+" belongs to "+m.Driver)
-	}
-	return fmt.Sprintf("IOMMU group %d is not viable: %s", e.Group, strings.Join(s, ", "))
-}
-
-// Is makes it an ErrNotViable.
-func (e *GroupError) Is(target error) bool { return target == ErrNotViable }
-
-// HeldError lists the processes that have a function open.
-type HeldError struct{ Holders []Holder }
-
-func (e *HeldError) Error() string {
-	var s []string
-	for _, h := range e.Holders {
-		s = append(s, h.String())
-	}
-	return strings.Join(s, ", ") + " has it open"
-}
-
-// Is makes it an ErrHeld.
-func (e *HeldError) Is(target error) bool { return target == ErrHeld }

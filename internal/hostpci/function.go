@@ -82,6 +82,9 @@ type Member struct {
 	Bridge bool   `json:"bridge"`
 }
 
+// String says who has it.
+func (m Member) String() string { return m.Address + " belongs to " + m.Driver }
+
 // Link is a PCI Express link, as it is and as it could be. Speeds are in GT/s;
 // everything is 0 for a function without one.
 type Link struct {
@@ -158,6 +161,11 @@ func (m Member) Blocks() bool {
 	return m.Driver != "" && !m.Bridge && m.Driver != "pci-stub" && m.Driver != "pcieport" && !IsVFIO(m.Driver)
 }
 
+// Alone says that the IOMMU guards the function, and that no other one is in its group but bridges.
+func (f Function) Alone() bool {
+	return f.IOMMUGroup >= 0 && !f.Unguarded && !slices.ContainsFunc(f.GroupMembers, func(m Member) bool { return !m.Bridge })
+}
+
 // Blockers are the members that keep VFIO from the function's group.
 func (f Function) Blockers() []Member {
 	return slices.DeleteFunc(slices.Clone(f.GroupMembers), func(m Member) bool { return !m.Blocks() })
@@ -211,9 +219,18 @@ func list(r Root, wanted func(Function) bool) ([]Function, error) {
 		if !functionName.MatchString(name) {
 			continue
 		}
-		f, err := read(r, name, wanted, interfaces)
+		f, err := identify(r, name)
+		if err == nil && !wanted(f) {
+			continue
+		}
+		if err == nil {
+			err = f.readBinding(r)
+		}
+		if err == nil {
+			err = f.describe(r, interfaces)
+		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnwanted):
+		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			bad = append(bad, fmt.Errorf("%s: %w", name, err))
 		default:

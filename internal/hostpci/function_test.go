@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -41,10 +43,7 @@ func TestFunctions(t *testing.T) {
 	tree.Dir(hostpcitest.Dir("0000:03:00.0") + "/vfio-dev/vfio0")
 	tree.Files("sys/bus/pci/devices/10000:e1:00.0/sriov_numvfs = 2\nsys/bus/pci/devices/10000:e1:00.0/sriov_totalvfs = 64\n" +
 		"sys/bus/pci/devices/10000:e1:00.0/current_link_speed = Unknown\nsys/bus/pci/devices/10000:e1:00.0/max_link_width = 255")
-	got, err := hostpci.Functions(tree.Root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(hostpci.Functions(tree.Root()))(t)
 	hostpci.Fit(got, []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250, Untested: true}, {Name: "other", Vendor: 0x1234, Device: 1}})
 	bars := []hostpci.BAR{{Index: 0, Address: 0xfe000000, Size: 0x10000, Wide: true}}
 	awake := hostpci.Power{State: "D0", Runtime: "active", Control: "on"}
@@ -67,9 +66,7 @@ func TestFunctions(t *testing.T) {
 			Link: hostpci.Link{MaxSpeed: 16, Width: 4}, Netdevs: []string{}, Power: awake, BARs: bars, SRIOV: hostpci.SRIOV{VFs: 2, TotalVFs: 64},
 		},
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	should.Be(t, cmp.Diff(want, got), "")
 	all, err := hostpci.AllFunctions(tree.Root())
 	if err != nil || len(all) != 5 {
 		t.Errorf("%d functions, %v", len(all), err)
@@ -81,9 +78,7 @@ func TestUnguarded(t *testing.T) {
 	tree.File("sys/kernel/iommu_groups/12/name", "vfio-noiommu\n")
 	tree.File("dev/vfio/noiommu-12", "")
 	f, err := hostpci.Lookup(tree.Root(), "03:00.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !f.Unguarded || !cmp.Equal(f.Backends, []string{"noiommu"}) {
 		t.Errorf("unguarded %v, back ends %v", f.Unguarded, f.Backends)
 	}
@@ -138,13 +133,9 @@ func TestLookupErrors(t *testing.T) {
 		"0000:04:00.0":        hostpci.ErrNoFunction,
 		"pci:0000:04:00.0?a=": hostpci.ErrNoFunction,
 	} {
-		if _, err := hostpci.Lookup(tree.Root(), address); !errors.Is(err, want) {
-			t.Errorf("%q: %v, want %v", address, err, want)
-		}
+		should.Refuse(hostpci.Lookup(tree.Root(), address))(t, want, "%q", address)
 	}
-	if _, err := hostpci.Functions("/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no root: %v", err)
-	}
+	should.Refuse(hostpci.Functions("/nonexistent"))(t, fs.ErrNotExist, "no root")
 	if list, err := hostpci.Functions(hostpcitest.New(t).Root()); err != nil || len(list) != 0 {
 		t.Errorf("no functions: %v, %v", list, err)
 	}
@@ -152,26 +143,18 @@ func TestLookupErrors(t *testing.T) {
 
 // TestThisHost reads whatever machine runs the test.
 func TestThisHost(t *testing.T) {
-	all, err := hostpci.AllFunctions("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(hostpci.AllFunctions("/"))(t)
 	entries, err := os.ReadDir("/sys/bus/pci/devices")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if len(all) != len(entries) {
-		t.Errorf("%d functions, sysfs has %d", len(all), len(entries))
-	}
+	should.Be(t, len(all), len(entries), "functions, sysfs")
 	for _, f := range all {
 		if _, err := hostpci.Uses("/", f); err != nil {
 			t.Error(err)
 		}
 		for _, netdev := range f.Netdevs {
-			real, err := filepath.EvalSymlinks("/sys/class/net/" + netdev)
-			if err != nil {
-				t.Fatal(err)
-			}
+			real := must.Get(filepath.EvalSymlinks("/sys/class/net/" + netdev))(t)
 			if owner, _ := filepath.EvalSymlinks("/sys/bus/pci/devices/" + f.Address); len(real) <= len(owner) || real[:len(owner)] != owner {
 				t.Errorf("%s at %s is not below %s", netdev, real, owner)
 			}

@@ -59,6 +59,9 @@ func uppersOf(r Root, netdev string) ([]upper, error) {
 		if err != nil {
 			return nil, err
 		}
+		if master != "" {
+			names = append(names, "upper_"+master)
+		}
 		for _, n := range names {
 			// Every interface on top has a link of this name; so has a master.
 			name, ok := strings.CutPrefix(n, "upper_")
@@ -68,11 +71,6 @@ func uppersOf(r Root, netdev string) ([]upper, error) {
 			seen[name] = true
 			found = append(found, upper{name: name, lower: queue[0], kind: kindOf(r, name), master: name == master})
 			queue = append(queue, name)
-		}
-		if master != "" && !seen[master] {
-			seen[master] = true
-			found = append(found, upper{name: master, lower: queue[0], kind: kindOf(r, master), master: true})
-			queue = append(queue, master)
 		}
 	}
 	return found, nil

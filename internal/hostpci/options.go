@@ -194,28 +194,32 @@ func (op *operation) override(address string) (string, error) {
 
 // release takes a function from its driver.
 func (op *operation) release(ctx context.Context, address string) error {
-	return op.write(ctx, Write{devicePath(address, "driver/unbind"), address}, func() (bool, error) {
-		now, err := op.root.Link(devicePath(address, "driver"))
-		return now == "", err
-	})
-}
-
-// probe has the kernel look for a driver.
-func (op *operation) probe(ctx context.Context, address string, ok func(driver string) bool) error {
-	return op.write(ctx, Write{"/sys/bus/pci/drivers_probe", address}, op.driverIs(address, ok))
+	return op.tell(ctx, devicePath(address, "driver/unbind"), address, func(now string) bool { return now == "" })
 }
 
 // attach binds a driver by name.
 func (op *operation) attach(ctx context.Context, address, driver string) error {
-	return op.write(ctx, Write{"/sys/bus/pci/drivers/" + driver + "/bind", address},
-		op.driverIs(address, func(now string) bool { return now == driver }))
+	return op.tell(ctx, "/sys/bus/pci/drivers/"+driver+"/bind", address, func(now string) bool { return now == driver })
 }
 
-func (op *operation) driverIs(address string, ok func(string) bool) func() (bool, error) {
-	return func() (bool, error) {
-		now, err := op.root.Link(devicePath(address, "driver"))
+// tell writes a function's address to a file, which is to give it a driver that is ok.
+func (op *operation) tell(ctx context.Context, file, address string, ok func(driver string) bool) error {
+	return op.write(ctx, Write{file, address}, func() (bool, error) {
+		now, err := DriverOf(op.root, address)
 		return err == nil && ok(now), err
+	})
+}
+
+// hand takes a function from its driver, if it has one, and makes the kernel look for another.
+func (op *operation) hand(ctx context.Context, f Function, override string, ok func(driver string) bool) error {
+	err := op.setOverride(ctx, f.Address, override)
+	if err == nil && f.Driver != "" {
+		err = op.release(ctx, f.Address)
 	}
+	if err != nil {
+		return err
+	}
+	return op.tell(ctx, "/sys/bus/pci/drivers_probe", f.Address, ok)
 }
 
 // restore brings functions back to where they were, the last one first.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -35,9 +37,7 @@ func TestRollback(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, a := range []string{nicAddress, "0000:03:00.1"} {
-				if d := driverOf(t, tree, a); d != "ixgbe" {
-					t.Errorf("%s belongs to %q", a, d)
-				}
+				should.Be(t, driverOf(t, tree, a), "ixgbe", "%s belongs", a)
 			}
 			if a, b := overrideOf(t, tree, nicAddress), overrideOf(t, tree, "0000:03:00.1"); a != "" || b != "ixgbe" {
 				t.Errorf("overrides %q and %q", a, b)
@@ -54,9 +54,7 @@ func TestRollback(t *testing.T) {
 				t.Skip("no driver is a choice of the kernel's, the driver is then bound by name")
 			}
 			tree, kernel := idleNIC(t)
-			if _, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write}))(t)
 			spoil(kernel)
 			_, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
 			if !errors.Is(err, hostpci.ErrRolledBack) || driverOf(t, tree, nicAddress) != "vfio-pci" || overrideOf(t, tree, nicAddress) != "vfio-pci" {
@@ -97,7 +95,7 @@ func TestStuck(t *testing.T) {
 	tree, kernel := idleNIC(t)
 	release := make(chan struct{})
 	kernel.Block["unbind"] = release
-	_, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write, Timeout: 20 * time.Millisecond})
+	_, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write, Timeout: time.Second})
 	if !errors.Is(err, hostpci.ErrStuck) || !strings.Contains(err.Error(), "fuser") {
 		t.Error(err)
 	}
@@ -120,10 +118,6 @@ func TestCancelled(t *testing.T) {
 	if _, err := hostpci.Bind(ctx, tree.Root(), nicAddress, opts); !errors.Is(err, context.Canceled) || !errors.Is(err, hostpci.ErrRolledBack) {
 		t.Error(err)
 	}
-	if o := overrideOf(t, tree, nicAddress); o != "" {
-		t.Errorf("override %q is left", o)
-	}
-	if d := driverOf(t, tree, nicAddress); d != "ixgbe" {
-		t.Errorf("belongs to %q", d)
-	}
+	should.Be(t, overrideOf(t, tree, nicAddress), "", "override is left")
+	should.Be(t, driverOf(t, tree, nicAddress), "ixgbe", "belongs")
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/bits"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -27,11 +26,13 @@ type route struct {
 	netdev string
 }
 
-// readRoutes reads the routes of both families that lead somewhere: those that proc
-// shows, and on this host those of all tables. Those that every IPv6 interface has
-// unasked, to link-local and multicast addresses, are left out. A kernel without a
-// family has none of its.
+// readRoutes reads the routes of both families that lead somewhere: on this host those of all tables, of another
+// one those that proc has shown. Those that every IPv6 interface has unasked, to link-local and multicast
+// addresses, are left out. A kernel without a family has none of its.
 func readRoutes(r Root) ([]route, error) {
+	if r.Live() {
+		return kernelRoutes()
+	}
 	var list []route
 	for _, table := range []struct {
 		file  string
@@ -58,16 +59,7 @@ func readRoutes(r Root) ([]route, error) {
 			}
 		}
 	}
-	if !r.Live() {
-		return list, nil
-	}
-	all, err := kernelRoutes()
-	for _, e := range all {
-		if !slices.Contains(list, e) {
-			list = append(list, e)
-		}
-	}
-	return list, err
+	return list, nil
 }
 
 var errShortLine = errors.New("the line is too short")
@@ -152,10 +144,12 @@ func outFor(routes []route, to netip.Addr) []string {
 // (linux/ipv6.h). Each interface has one without being asked.
 const scopeLink = 0x20
 
-// addressesOf lists the addresses of an interface that were given to it. Proc
-// shows IPv6 ones only, so on this host the others come from netlink; elsewhere
-// an IPv4 address shows by its route.
+// addressesOf lists the addresses of an interface that were given to it. Proc of another host
+// shows IPv6 ones only: an IPv4 address shows by its route.
 func addressesOf(r Root, netdev string) ([]string, error) {
+	if r.Live() {
+		return kernelAddresses(netdev)
+	}
 	var list []string
 	text, err := r.Text("proc/net/if_inet6")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -176,22 +170,6 @@ func addressesOf(r Root, netdev string) ([]string, error) {
 		}
 		if scope != scopeLink {
 			list = append(list, a.String())
-		}
-	}
-	if !r.Live() {
-		return list, nil
-	}
-	i, err := net.InterfaceByName(netdev)
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := i.Addrs()
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-			list = append(list, p.Addr().String())
 		}
 	}
 	return list, nil

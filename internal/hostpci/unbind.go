@@ -1,6 +1,7 @@
 package hostpci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,22 +102,11 @@ func (op *operation) give(ctx context.Context, f Function, was *record) (string,
 	if IsVFIO(override) { // set at boot, for one: it would only come back
 		override = ""
 	}
-	if err := op.setOverride(ctx, f.Address, override); err != nil {
-		return "", err
-	}
-	if f.Driver != "" {
-		if err := op.release(ctx, f.Address); err != nil {
-			return "", err
-		}
-	}
-	if err := op.probe(ctx, f.Address, func(string) bool { return true }); err != nil {
+	if err := op.hand(ctx, f, override, func(string) bool { return true }); err != nil {
 		return "", err
 	}
 	if op.opts.DryRun {
-		if expect == "" {
-			expect = "?"
-		}
-		return expect, nil
+		return cmp.Or(expect, "?"), nil
 	}
 	now, err := op.root.Link(devicePath(f.Address, "driver"))
 	if err == nil && IsVFIO(now) && expect == "" {

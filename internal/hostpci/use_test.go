@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -109,17 +111,9 @@ func TestUses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := nicWithPort(t)
 			c.change(tree)
-			f, err := hostpci.Lookup(tree.Root(), "0000:03:00.0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := hostpci.Uses(tree.Root(), f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
-			}
+			f := must.Get(hostpci.Lookup(tree.Root(), "0000:03:00.0"))(t)
+			got := must.Get(hostpci.Uses(tree.Root(), f))(t)
+			should.Be(t, cmp.Diff(c.want, got), "")
 		})
 	}
 }
@@ -134,10 +128,7 @@ func TestUnreadableUses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := nicWithPort(t)
 			tree.File(file, "ens1 0\n")
-			f, err := hostpci.Lookup(tree.Root(), "0000:03:00.0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(hostpci.Lookup(tree.Root(), "0000:03:00.0"))(t)
 			if uses, err := hostpci.Uses(tree.Root(), f); err == nil || !strings.Contains(err.Error(), file) {
 				t.Errorf("%v, %v", uses, err)
 			}

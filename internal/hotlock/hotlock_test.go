@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
@@ -32,9 +33,7 @@ func TestExclusion(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n != goroutines*rounds {
-		t.Errorf("%d sections, want %d", n, goroutines*rounds)
-	}
+	should.Be(t, n, goroutines*rounds, "sections")
 }
 
 // TestTryLock: it succeeds if nobody holds the lock.

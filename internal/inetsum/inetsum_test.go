@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
@@ -19,9 +20,7 @@ func TestOf(t *testing.T) {
 		{[]byte{0, 1, 0xf2, 3, 0xf4, 0xf5, 0xf6, 0xf7}, 0xddf2},
 		{[]byte{0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7}, 0xffff},
 	} {
-		if got := inetsum.Of(tt.b); got != tt.want {
-			t.Errorf("% x sums to %#x, want %#x", tt.b, got, tt.want)
-		}
+		should.Be(t, inetsum.Of(tt.b), tt.want, "% x sums", tt.b)
 	}
 }
 
@@ -35,8 +34,6 @@ func TestAdd(t *testing.T) {
 			want += uint32(v) << (8 * (1 - i%2))
 			want = want&0xffff + want>>16
 		}
-		if got := inetsum.Fold(inetsum.Add(inetsum.Add(0, b[:at]), b[at:])); got != uint16(want) {
-			t.Errorf("% x sums to %#x, want %#x", b, got, want)
-		}
+		should.Be(t, inetsum.Fold(inetsum.Add(inetsum.Add(0, b[:at]), b[at:])), uint16(want), "% x sums to, want %#x", b, want)
 	})
 }

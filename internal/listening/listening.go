@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 const (
@@ -187,10 +189,7 @@ func (l *Listener[N, R, C]) serve(request R, answered chan<- struct{}) {
 	if l.config.Refused != nil && l.ctx.Err() == nil {
 		l.config.Refused(request, err)
 	}
-	select {
-	case <-time.After(afterRefusal):
-	case <-l.ctx.Done():
-	}
+	_ = pause.For(l.ctx, afterRefusal)
 }
 
 // take counts a connection, unless there are as many as there may be.

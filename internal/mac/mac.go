@@ -3,7 +3,9 @@ package mac
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"net"
 )
 
 // MAC is the address of a station, or of a group of them.
@@ -14,6 +16,20 @@ func Random() (m MAC) {
 	_, _ = rand.Read(m[:]) // it never fails
 	m[0] = m[0]&^1 | 2
 	return m
+}
+
+// Set reads the address of a station: six bytes in hexadecimal digits, with colons or dashes between them.
+func (m *MAC) Set(text string) error {
+	b, err := net.ParseMAC(text)
+	if err != nil || len(b) != len(m) {
+		return errors.New("it is six bytes such as 02:00:00:00:00:01")
+	}
+	read := MAC(b)
+	if !read.IsStation() {
+		return errors.New("it is the address of one station: not zero, and not a group's")
+	}
+	*m = read
+	return nil
 }
 
 // String returns the address as "02:00:00:00:00:01".

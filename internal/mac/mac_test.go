@@ -3,6 +3,7 @@ package mac_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/mac"
 )
 
@@ -25,7 +26,5 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%v: group %v, station %v", m, m.IsMulticast(), m.IsStation())
 		}
 	}
-	if s := (mac.MAC{2, 0, 0, 0, 0xa, 0xff}).String(); s != "02:00:00:00:0a:ff" {
-		t.Error(s)
-	}
+	should.Be(t, (mac.MAC{2, 0, 0, 0, 0xa, 0xff}).String(), "02:00:00:00:0a:ff")
 }

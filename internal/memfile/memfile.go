@@ -56,6 +56,15 @@ func Create(name string, size uint64, o Options) (fd int, err error) {
 	return fd, nil
 }
 
+// Seal gives a file seals that it has not yet. It fails, with an *os.SyscallError, for what is no file in memory too.
+func Seal(fd, seals int) error {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err == nil && got&seals != seals {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	return os.NewSyscallError("fcntl", err)
+}
+
 // Map is Create that also maps the file, for reading and writing.
 func Map(name string, size uint64, o Options) (fd int, b []byte, err error) {
 	if fd, err = Create(name, size, o); err != nil {

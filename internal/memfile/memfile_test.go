@@ -1,12 +1,13 @@
 package memfile_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
 
@@ -15,9 +16,7 @@ func TestMap(t *testing.T) {
 	for _, o := range []memfile.Options{{}, {Seals: memfile.Sealed, Filled: true}, {Seals: memfile.Final}} {
 		const size = 3 << 12
 		fd, b, err := memfile.Map("test", size, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer unix.Close(fd)
 		defer unix.Munmap(b)
 		var st unix.Stat_t
@@ -37,7 +36,5 @@ func TestMap(t *testing.T) {
 			t.Errorf("%+v: cut off: %v", o, err)
 		}
 	}
-	if _, err := memfile.Create("test", 1<<63, memfile.Options{}); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("a file of 2^63 bytes: %v", err)
-	}
+	should.Refuse(memfile.Create("test", 1<<63, memfile.Options{}))(t, unix.EINVAL, "a file of 2^63 bytes")
 }

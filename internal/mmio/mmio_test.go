@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -19,15 +21,9 @@ func access[T uint8 | uint16 | uint32 | uint64](t *testing.T, name string, read 
 		for _, v := range []T{0, 1, all, all >> 1, all - all>>1, all / 3, all / 3 * 2} {
 			r := &around[T]{before: ^v, at: ^v, after: ^v}
 			write(&r.at, v)
-			if *r != (around[T]{^v, v, ^v}) {
-				t.Errorf("after writing %#x: %+v", v, *r)
-			}
-			if got := read(&r.at); got != v {
-				t.Errorf("read %#x, want %#x", got, v)
-			}
-			if *r != (around[T]{^v, v, ^v}) {
-				t.Errorf("after reading %#x: %+v", v, *r)
-			}
+			should.Be(t, *r, around[T]{^v, v, ^v}, "after writing %#x", v)
+			should.Be(t, read(&r.at), v)
+			should.Be(t, *r, around[T]{^v, v, ^v}, "after reading %#x", v)
 		}
 	})
 }
@@ -55,9 +51,7 @@ func TestWriteBlocks(t *testing.T) {
 				if i >= shift && i < shift+64*n {
 					want = from[i-shift]
 				}
-				if got != want {
-					t.Fatalf("%d blocks shifted by %d: byte %d is %d, want %d", n, shift, i, got, want)
-				}
+				must.Be(t, got, want, "%d blocks shifted by %d: byte %d", n, shift, i)
 			}
 		}
 	}
@@ -118,20 +112,15 @@ func TestFlushWriteCombining(t *testing.T) {
 	var word uint32
 	mmio.Write32(&word, 7)
 	mmio.FlushWriteCombining()
-	if got := mmio.Read32(&word); got != 7 {
-		t.Errorf("read %d, want 7", got)
-	}
+	should.Be(t, mmio.Read32(&word), 7)
 }
 
 func TestNoAllocation(t *testing.T) {
 	word := new(uint32)
-	n := testing.AllocsPerRun(100, func() {
+	should.Be(t, testing.AllocsPerRun(100, func() {
 		mmio.Write32(word, mmio.Read32(word)+1)
 		mmio.ToDevice()
-	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	}), 0, "allocations")
 }
 
 func BenchmarkDoorbell(b *testing.B) {

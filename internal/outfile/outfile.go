@@ -8,21 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// File is written in the directory where it will stand: without a name, so that
-// nothing is left if the process is killed, or under a hidden one where the file
-// system has no files without a name. Commit gives it its name; Discard removes it.
+// File is written under a hidden name beside the one that it will have. Commit gives it that name;
+// Discard removes it.
 type File struct {
 	*os.File
 	path    string
 	replace bool
 	settled bool
-	// hidden is the temporary name, empty if the file has none.
-	hidden string
 }
 
 // ErrNotRegular says that a device, a pipe, a socket or a symbolic link stands
@@ -91,46 +87,15 @@ func Create(path string, mode fs.FileMode, replace bool) (*File, error) {
 	if err := Check(path, replace); err != nil {
 		return nil, err
 	}
-	if f := nameless(path, mode.Perm()); f != nil {
-		return &File{File: f, path: path, replace: replace}, nil
+	dir, base := split(path)
+	if len(base) > 200 { // so that the name is not too long
+		base = base[:200]
 	}
-	hidden := hiddenName(path)
-	f, err := os.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm())
+	f, err := os.OpenFile(filepath.Join(dir, "."+base+".trapeze-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm())
 	if err != nil {
 		return nil, err
 	}
-	return &File{File: f, path: path, replace: replace, hidden: hidden}, nil
-}
-
-// nameless makes a file without a name in the directory of path; nil where there is
-// no such thing, or no way to give it a name later. Why does not matter: a file with
-// a name can be tried, and says what is wrong.
-var nameless = func(path string, mode fs.FileMode) *os.File {
-	dir, _ := split(path)
-	fd, err := unix.Open(dir, unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, uint32(mode))
-	if err != nil {
-		return nil
-	}
-	f := os.NewFile(uintptr(fd), path)
-	if _, err := os.Stat(procName(f)); err != nil { // proc is not mounted
-		_ = f.Close()
-		return nil
-	}
-	return f
-}
-
-// procName is the name that proc has for an open file. Without privileges it is
-// the only one by which a nameless file can be linked.
-func procName(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
-
-// hiddenName returns a name that is not in use, beside path.
-func hiddenName(path string) string {
-	dir, base := split(path)
-	// Shortened, so that it is not too long for a name.
-	if len(base) > 200 {
-		base = base[:200]
-	}
-	return filepath.Join(dir, "."+base+".trapeze-"+rand.Text())
+	return &File{File: f, path: path, replace: replace}, nil
 }
 
 // Write writes a whole file: Create, the content, and Commit.
@@ -192,44 +157,23 @@ func (f *File) Commit() error {
 
 // rename gives the file its name.
 func (f *File) rename() error {
-	if f.hidden == "" {
-		err := f.link(f.path)
-		if !f.replace || !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		// A link replaces nothing. A rename does, and needs a name to start from,
-		// which the file has for that moment.
-		hidden := hiddenName(f.path)
-		if err := f.link(hidden); err != nil {
-			return err
-		}
-		f.hidden = hidden
-	}
 	if f.replace {
 		// Something else may stand there by now.
 		if err := Check(f.path, true); err != nil {
 			return err
 		}
-		return os.Rename(f.hidden, f.path)
+		return os.Rename(f.Name(), f.path)
 	}
-	err := unix.Renameat2(unix.AT_FDCWD, f.hidden, unix.AT_FDCWD, f.path, unix.RENAME_NOREPLACE)
+	err := unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, f.path, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		// The file system cannot. A link does not replace anything either.
-		if err = os.Link(f.hidden, f.path); err == nil {
-			err = os.Remove(f.hidden)
+		if err = os.Link(f.Name(), f.path); err == nil {
+			err = os.Remove(f.Name())
 		}
 		return err
 	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: f.hidden, New: f.path, Err: err}
-	}
-	return nil
-}
-
-// link gives a nameless file a name that nothing has.
-func (f *File) link(name string) error {
-	if err := unix.Linkat(unix.AT_FDCWD, procName(f.File), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
-		return &fs.PathError{Op: "create", Path: name, Err: err}
+		return &os.LinkError{Op: "rename", Old: f.Name(), New: f.path, Err: err}
 	}
 	return nil
 }
@@ -241,9 +185,5 @@ func (f *File) Discard() error {
 		return nil
 	}
 	f.settled = true
-	err := f.Close()
-	if f.hidden != "" {
-		err = errors.Join(err, os.Remove(f.hidden))
-	}
-	return err
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }

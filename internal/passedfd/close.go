@@ -2,8 +2,9 @@ package passedfd
 
 import (
 	"errors"
-	"net"
+	"io"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,27 +67,31 @@ func CloseSocket(fd int) {
 	})
 }
 
-// CloseConn is CloseSocket for a connection. Reads and writes of it fail.
-func CloseConn(c *net.UnixConn) {
+// Socket is one of package net.
+type Socket interface {
+	syscall.Conn
+	io.Closer
+	SetDeadline(time.Time) error
+}
+
+// CloseConn is CloseSocket for a Socket, of which all reads, writes and accepts fail.
+func CloseConn(c Socket) {
 	// No caller shall read half of what is taken, or wait for that to begin.
 	_ = c.SetDeadline(time.Unix(1, 0))
 	sockets.do(1, func() {
-		if raw, err := c.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { disarmOwn(int(fd)) })
-		}
+		_ = Control(c, func(fd int) error { disarmOwn(fd); return nil })
 		_ = c.Close()
 	})
 }
 
-// CloseListener is CloseSocket for one that listens. Accept fails.
-func CloseListener(l *net.UnixListener) {
-	_ = l.SetDeadline(time.Unix(1, 0))
-	sockets.do(1, func() {
-		if raw, err := l.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { disarmOwn(int(fd)) })
-		}
-		_ = l.Close()
-	})
+// Control calls f with the descriptor of a socket or file that is open.
+func Control(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	return errors.Join(cerr, err)
 }
 
 // Full reports whether so many descriptors wait to be closed that no more should

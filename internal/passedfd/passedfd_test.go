@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
@@ -36,19 +38,12 @@ func within(t *testing.T, what string, f func()) {
 
 // TestClose: closing what another has passed does not wait, and closes it.
 func TestClose(t *testing.T) {
-	file := func(fd int, err error) int {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fd
-	}
 	for name, open := range map[string]func(t *testing.T) int{
-		"memory":   func(*testing.T) int { return file(unix.MemfdCreate("test", unix.MFD_CLOEXEC)) },
-		"eventfd":  func(*testing.T) int { return file(unix.Eventfd(0, unix.EFD_CLOEXEC)) },
-		"timerfd":  func(*testing.T) int { return file(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)) },
-		"null":     func(*testing.T) int { return file(unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)) },
-		"no file":  func(*testing.T) int { return file(unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)) },
+		"memory":   func(t *testing.T) int { return must.Get(unix.MemfdCreate("test", unix.MFD_CLOEXEC))(t) },
+		"eventfd":  func(t *testing.T) int { return must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))(t) },
+		"timerfd":  func(t *testing.T) int { return must.Get(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC))(t) },
+		"null":     func(t *testing.T) int { return must.Get(unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0))(t) },
+		"no file":  func(t *testing.T) int { return must.Get(unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0))(t) },
 		"lingers":  func(t *testing.T) int { return passedfdtest.Lingering(t) },
 		"datagram": func(t *testing.T) int { return parcel(t, unix.SOCK_DGRAM) },
 		"packet":   func(t *testing.T) int { return parcel(t, unix.SOCK_SEQPACKET) },
@@ -60,7 +55,8 @@ func TestClose(t *testing.T) {
 			}
 			err = errors.Join(err, unix.Sendmsg(pair[1], nil, unix.UnixRights(fd), nil, 0),
 				unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSPIDFD, 1), unix.Close(pair[1]), unix.Close(fd))
-			return file(pair[0], err)
+			must.OK(t, err)
+			return pair[0]
 		},
 		"parcel in a parcel": func(t *testing.T) int {
 			inner := parcel(t, unix.SOCK_STREAM)
@@ -69,10 +65,8 @@ func TestClose(t *testing.T) {
 		},
 		"parcel in a connection that nobody accepts": func(t *testing.T) int {
 			path := filepath.Join(t.TempDir(), "socket")
-			l := file(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
-			if err := errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: path}), unix.Listen(l, 4)); err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+			must.OK(t, errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: path}), unix.Listen(l, 4)))
 			deliver(t, path, parcel(t, unix.SOCK_STREAM))
 			return l
 		},
@@ -85,9 +79,7 @@ func TestClose(t *testing.T) {
 			if n := leaktest.Files(t); n > before+1 {
 				t.Errorf("%d files are open, %d before", n, before)
 			}
-			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
-				t.Errorf("it is still open: %v", err)
-			}
+			should.Refuse(unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0))(t, unix.EBADF, "it is still open")
 			goleak.VerifyNone(t) // nobody waits for the close
 		})
 	}
@@ -104,41 +96,26 @@ func parcel(t *testing.T, kind int) int {
 // deliver sends fd to a socket, closes it and goes.
 func deliver(t *testing.T, path string, fd int) {
 	t.Helper()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	if _, _, err := c.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Close(fd), c.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(unix.Close(fd), c.Close()))
 }
 
 // TestCloseOfConnections: what was sent over a connection, and not received, does
 // not make its end wait.
 func TestCloseOfConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	deliver(t, path, parcel(t, unix.SOCK_STREAM))
-	c, err := l.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(l.AcceptUnix())(t)
 	deliver(t, path, parcel(t, unix.SOCK_STREAM)) // never accepted
 	within(t, "CloseConn", func() { passedfd.CloseConn(c) })
-	within(t, "CloseListener", func() { passedfd.CloseListener(l) })
+	within(t, "CloseConn of a listener", func() { passedfd.CloseConn(l) })
 	goleak.VerifyNone(t)
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("reading: %v", err)
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	should.Refuse(c.Read(make([]byte, 1)))(t, net.ErrClosed, "reading")
+	should.Refuse(os.Lstat(path))(t, os.ErrNotExist, "the socket is still there")
 }
 
 // TestUnanswered: files that cannot be closed for the time being keep no caller
@@ -153,9 +130,7 @@ func TestUnanswered(t *testing.T) {
 	within(t, "Close", func() {
 		for i := range many {
 			dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-			if err != nil {
-				t.Error(err)
-			}
+			should.OK(t, err)
 			passedfd.Close(dup)
 			if passedfd.Full() && i < many/2 {
 				t.Errorf("full after %d files", i)
@@ -166,39 +141,24 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("%d files wait, and there is still room", many)
 	}
 	// Others are closed all the same.
-	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	event := must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	passedfd.Close(event)
-	if _, err := unix.FcntlInt(uintptr(event), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
-		t.Errorf("an eventfd is not closed meanwhile: %v", err)
-	}
+	should.Refuse(unix.FcntlInt(uintptr(event), unix.F_GETFD, 0))(t, unix.EBADF, "an eventfd is not closed meanwhile")
 	passedfd.Close(fd)
 	release()
 	waittest.Until(t, "files closed", func() bool { return leaktest.Files(t) <= before && !passedfd.Full() })
 }
 
 func TestTakeEventfd(t *testing.T) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	defer unix.Close(fd)
-	if err := passedfd.TakeEventfd(fd); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, passedfd.TakeEventfd(fd))
 	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
 		t.Errorf("flags %#x, %v", flags, err)
 	}
-	memory, err := unix.MemfdCreate("anon_inode:[eventfd]", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(unix.MemfdCreate("anon_inode:[eventfd]", unix.MFD_CLOEXEC))(t)
 	defer unix.Close(memory)
-	if err := passedfd.TakeEventfd(memory); !errors.Is(err, passedfd.ErrNotEventfd) {
-		t.Errorf("a file in memory: %v", err)
-	}
+	should.Fail(t, passedfd.TakeEventfd(memory), passedfd.ErrNotEventfd, "a file in memory")
 	if !passedfd.IsMemory(memory) || passedfd.IsMemory(fd) {
 		t.Error("files in memory are not known")
 	}

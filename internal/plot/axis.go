@@ -25,16 +25,12 @@ type scale struct {
 }
 
 func newScale(a Axis, low, high, from, to float64) scale {
-	if a.Log2 {
-		low, high = max(low, 1), max(high, 2)
-		low, high = math.Exp2(math.Floor(math.Log2(low))), math.Exp2(math.Ceil(math.Log2(high)))
-		return scale{a, low, high, from, to}
-	}
-	if a.Log10 {
+	if base := a.base(); base > 0 {
 		const least = 1e-9 // of the highest: a logarithmic axis has no zero
+		power := func(v float64) float64 { return math.Log2(v) / math.Log2(base) }
 		high = max(high, math.SmallestNonzeroFloat32)
-		low = math.Pow(10, math.Floor(math.Log10(max(low, high*least))+1e-9))
-		high = math.Pow(10, math.Ceil(math.Log10(max(high, 2*low))-1e-9))
+		low = math.Pow(base, math.Floor(power(max(low, high*least))+1e-9))
+		high = math.Pow(base, math.Ceil(power(max(high, 2*low))-1e-9))
 		return scale{a, low, high, from, to}
 	}
 	if a.Zero {
@@ -53,6 +49,17 @@ func newScale(a Axis, low, high, from, to float64) scale {
 	return scale{a, low, math.Ceil(high/step-1e-9) * step, from, to}
 }
 
+// base is that of a logarithmic axis, and 0 of another.
+func (a Axis) base() float64 {
+	switch {
+	case a.Log2:
+		return 2
+	case a.Log10:
+		return 10
+	}
+	return 0
+}
+
 // step returns the distance of ticks over a span.
 func (a Axis) step(span float64) float64 {
 	if a.Bytes {
@@ -63,13 +70,13 @@ func (a Axis) step(span float64) float64 {
 
 func (s scale) at(v float64) float64 {
 	share := (v - s.low) / (s.high - s.low)
-	if s.Log2 || s.Log10 {
+	if s.base() > 0 {
 		share = math.Log2(max(v, s.low)/s.low) / math.Log2(s.high/s.low)
 	}
 	return s.from + share*(s.to-s.from)
 }
 
-// mostTicks is about the number of powers of two that are marked; of more every second or third is.
+// mostTicks is about the number of powers of the base that are marked; of more every second or third is.
 const mostTicks = 14
 
 // fewDecades is of how many powers of ten an axis has ticks between them too.
@@ -78,27 +85,20 @@ const fewDecades = 4
 // ticks returns the marked values.
 func (s scale) ticks() []float64 {
 	var t []float64
-	if s.Log10 {
+	if factor := s.base(); factor > 0 {
 		between := []float64{1}
-		if math.Log10(s.high/s.low) < fewDecades {
+		if s.Log10 && math.Log10(s.high/s.low) < fewDecades {
 			between = []float64{1, 2, 5}
 		}
-		for decade := s.low; decade < s.high*1.0001; decade *= 10 {
+		for math.Log2(s.high/s.low)/math.Log2(factor) > mostTicks {
+			factor *= s.base()
+		}
+		for at := s.low; at < s.high*1.0001; at *= factor {
 			for _, m := range between {
-				if v := m * decade; v < s.high*1.0001 {
+				if v := m * at; v < s.high*1.0001 {
 					t = append(t, v)
 				}
 			}
-		}
-		return t
-	}
-	if s.Log2 {
-		factor := 2.0
-		for math.Log2(s.high/s.low)/math.Log2(factor) > mostTicks {
-			factor *= 2
-		}
-		for v := s.low; v <= s.high; v *= factor {
-			t = append(t, v)
 		}
 		return t
 	}

@@ -1,14 +1,10 @@
 package plot
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 )
-
-// ErrEmpty: there is nothing to draw.
-var ErrEmpty = errors.New("nothing to draw")
 
 // Point of a curve.
 type Point struct{ X, Y float64 }
@@ -29,14 +25,14 @@ type Chart struct {
 	Series []Series
 }
 
-// Styles of the curves: dashes and marks tell them apart without colours.
-var styles = []struct{ stroke, dash, mark string }{
-	{"#000000", "", "circle"},
-	{"#0b4f9e", "7 3", "square"},
-	{"#a33b00", "2 3", "triangle"},
-	{"#1b6e3c", "9 3 2 3", "diamond"},
-	{"#6a1b7a", "4 2", "cross"},
-	{"#555555", "1 2", "plus"},
+// looks of the curves: dashes and marks tell them apart without colours.
+var looks = []look{
+	{"#000000", "", "circle", 1.6, false},
+	{"#0b4f9e", "7 3", "square", 1.6, false},
+	{"#a33b00", "2 3", "triangle", 1.6, false},
+	{"#1b6e3c", "9 3 2 3", "diamond", 1.6, false},
+	{"#6a1b7a", "4 2", "cross", 1.6, false},
+	{"#555555", "1 2", "plus", 1.6, false},
 }
 
 var behindDashes = []string{"", "10 4"}
@@ -49,40 +45,17 @@ const (
 )
 
 // SVG draws the chart.
-func (ch Chart) SVG() ([]byte, error) {
-	c := newCanvas(chartWidth, chartHeight, ch.Title)
-	if err := ch.drawAll(c); err != nil {
-		return nil, err
-	}
-	return c.bytes(), nil
-}
+func (ch Chart) SVG() ([]byte, error) { return Stack(ch.Title, ch) }
 
-// Stack draws charts below each other in one picture.
-func Stack(title string, charts ...Chart) ([]byte, error) {
-	c := newCanvas(chartWidth, float64(chartHeight*len(charts)), title)
-	for i, ch := range charts {
-		fmt.Fprintf(&c.b, `<g transform="translate(0 %d)">`+"\n", i*chartHeight)
-		if err := ch.drawAll(c); err != nil {
-			return nil, err
-		}
-		c.b.WriteString("</g>\n")
-	}
-	if len(charts) == 0 {
-		return nil, fmt.Errorf("%s: %w", title, ErrEmpty)
-	}
-	return c.bytes(), nil
-}
-
-// drawAll draws the chart on a canvas.
-func (ch Chart) drawAll(c *canvas) error {
+func (ch Chart) draw(c *canvas) error {
 	low, high, ok := ch.bounds()
 	if !ok {
 		return fmt.Errorf("%s: %w", ch.Title, ErrEmpty)
 	}
 	x := newScale(ch.X, low.X, high.X, left, chartWidth-legendWidth)
 	y := newScale(ch.Y, low.Y, high.Y, chartHeight-bottom, top)
-	c.text(left, 24, "start", `font-size="15" font-weight="bold"`, ch.Title)
-	c.text(left, 44, "start", `fill="#444"`, ch.Note)
+	c.takes(chartWidth, chartHeight)
+	c.heading(left, ch.Title, ch.Note)
 	c.frame(x, y)
 	k, behind := 0, 0
 	ly := float64(top + 14)
@@ -92,8 +65,7 @@ func (ch Chart) drawAll(c *canvas) error {
 			l.dash = behindDashes[behind%len(behindDashes)]
 			behind++
 		} else {
-			style := styles[k%len(styles)]
-			l = look{stroke: style.stroke, dash: style.dash, mark: style.mark, width: 1.6}
+			l = looks[k%len(looks)]
 			if over := ch.cover(i, x, y); over != "" {
 				// Broad and pale, it shows on both sides of what lies over it.
 				l.dash, l.width, l.pale = "", 7, true
@@ -104,8 +76,8 @@ func (ch Chart) drawAll(c *canvas) error {
 		if len(s.Points) == 0 {
 			continue
 		}
-		ch.draw(c, s, x, y, l)
-		ly = ch.legend(c, s, l, ly)
+		s.draw(c, x, y, l)
+		ly = s.legend(c, l, ly)
 	}
 	return nil
 }
@@ -119,26 +91,30 @@ type look struct {
 
 // style is the look as attributes of a line.
 func (l look) style() string {
-	s := strokeStyle(l.stroke, l.dash, l.width)
+	s := `stroke="` + l.stroke + `" stroke-width="` + num(l.width) + `"`
+	if l.dash != "" {
+		s += ` stroke-dasharray="` + l.dash + `"`
+	}
 	if l.pale {
 		s += ` stroke-opacity="0.35"`
 	}
 	return s
 }
 
-// draw draws a mark; a pale curve's is larger than those that lie over it.
+// draw draws a mark, if there is one; a pale curve's is larger than those that lie over it.
 func (l look) draw(c *canvas, x, y float64) {
-	if !l.pale {
-		c.mark(l.mark, x, y, l.stroke)
-		return
+	scale := "1"
+	if l.pale {
+		scale = "1.6"
 	}
-	fmt.Fprintf(&c.b, `<g transform="translate(%s %s) scale(1.6)">`+"\n", num(x), num(y))
-	c.mark(l.mark, 0, 0, l.stroke)
-	c.b.WriteString("</g>\n")
+	if outline := marks[l.mark]; outline != "" {
+		fmt.Fprintf(&c.b, `<path d="M0 0%s" transform="translate(%s %s) scale(%s)" fill="white" stroke="%s" stroke-width="1.3"/>`+"\n",
+			outline, num(x), num(y), scale, l.stroke)
+	}
 }
 
 // legend draws the entry of a curve at height y, and returns that of the next one.
-func (ch Chart) legend(c *canvas, s Series, l look, y float64) float64 {
+func (s *Series) legend(c *canvas, l look, y float64) float64 {
 	x := float64(chartWidth - legendWidth + 16)
 	c.path([]Point{{x, y}, {x + 30, y}}, l.style())
 	l.draw(c, x+15, y)
@@ -179,7 +155,7 @@ func (s *Series) at(x float64) (y float64, ok bool) {
 	return 0, false
 }
 
-func (ch Chart) draw(c *canvas, s Series, x, y scale, l look) {
+func (s *Series) draw(c *canvas, x, y scale, l look) {
 	points := make([]Point, len(s.Points))
 	for i, p := range s.Points {
 		points[i] = Point{x.at(p.X), y.at(p.Y)}
@@ -195,30 +171,14 @@ func (ch Chart) draw(c *canvas, s Series, x, y scale, l look) {
 	}
 }
 
-func strokeStyle(stroke, dash string, width float64) string {
-	s := `stroke="` + stroke + `" stroke-width="` + num(width) + `"`
-	if dash != "" {
-		s += ` stroke-dasharray="` + dash + `"`
-	}
-	return s
-}
-
-func (c *canvas) mark(kind string, x, y float64, stroke string) {
-	style := `fill="white" stroke="` + stroke + `" stroke-width="1.3"`
-	switch kind {
-	case "circle":
-		fmt.Fprintf(&c.b, `<circle cx="%s" cy="%s" r="3.5" %s/>`+"\n", num(x), num(y), style)
-	case "square":
-		c.rect(x-3.2, y-3.2, 6.4, 6.4, style)
-	case "triangle":
-		fmt.Fprintf(&c.b, `<path d="M%s %sl4 7h-8z" %s/>`+"\n", num(x), num(y-4.5), style)
-	case "diamond":
-		fmt.Fprintf(&c.b, `<path d="M%s %sl4.5 4.5l-4.5 4.5l-4.5 -4.5z" %s/>`+"\n", num(x), num(y-4.5), style)
-	case "cross":
-		fmt.Fprintf(&c.b, `<path d="M%s %sl7 7m0 -7l-7 7" %s/>`+"\n", num(x-3.5), num(y-3.5), style)
-	case "plus":
-		fmt.Fprintf(&c.b, `<path d="M%s %sh8m-4 -4v8" %s/>`+"\n", num(x-4), num(y), style)
-	}
+// marks are outlines, from the middle on.
+var marks = map[string]string{
+	"circle":   "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
+	"square":   "m-3.2 -3.2h6.4v6.4h-6.4z",
+	"triangle": "m0 -4.5l4 7h-8z",
+	"diamond":  "m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+	"cross":    "m-3.5 -3.5l7 7m0 -7l-7 7",
+	"plus":     "m-4 0h8m-4 -4v8",
 }
 
 // bounds returns the least and greatest values; ok is false without two points.

@@ -5,6 +5,7 @@ package plot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -14,23 +15,44 @@ import (
 // canvas collects the elements of a picture.
 type canvas struct {
 	b             bytes.Buffer
-	width, height float64
+	width, height float64 // of what is drawn
 }
+
+// drawing is a picture that can stand in another one. draw adds to the size of the canvas what it takes.
+type drawing interface{ draw(c *canvas) error }
+
+// Errors of what cannot be drawn.
+var (
+	ErrEmpty   = errors.New("nothing to draw")
+	ErrTooMany = errors.New("too many transfers") // more than can be told apart
+)
 
 const fontFamily = "DejaVu Sans, Helvetica, Arial, sans-serif"
 
-func newCanvas(width, height float64, title string) *canvas {
-	c := &canvas{width: width, height: height}
-	fmt.Fprintf(&c.b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" font-family="%s" font-size="12">`+"\n",
-		num(width), num(height), num(width), num(height), fontFamily)
-	fmt.Fprintf(&c.b, "<title>%s</title>\n", escape(title))
-	fmt.Fprintf(&c.b, `<rect width="%s" height="%s" fill="white"/>`+"\n", num(width), num(height))
-	return c
+// Stack draws pictures below each other in one.
+func Stack[D drawing](title string, pictures ...D) ([]byte, error) {
+	if len(pictures) == 0 {
+		return nil, fmt.Errorf("%s: %w", title, ErrEmpty)
+	}
+	var c canvas
+	for _, p := range pictures {
+		fmt.Fprintf(&c.b, `<g transform="translate(0 %s)">`+"\n", num(c.height))
+		if err := p.draw(&c); err != nil {
+			return nil, err
+		}
+		c.b.WriteString("</g>\n")
+	}
+	width, height := num(c.width), num(c.height)
+	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" font-family="%s" font-size="12">
+<title>%s</title>
+<rect width="%s" height="%s" fill="white"/>
+%s</svg>
+`, width, height, width, height, fontFamily, escape(title), width, height, c.b.Bytes()), nil
 }
 
-func (c *canvas) bytes() []byte {
-	c.b.WriteString("</svg>\n")
-	return c.b.Bytes()
+// takes adds to the size of the canvas.
+func (c *canvas) takes(width, height float64) {
+	c.width, c.height = max(c.width, width), c.height+height
 }
 
 // num writes a coordinate with at most two decimals, the same on every machine.
@@ -56,10 +78,19 @@ func (c *canvas) rect(x, y, w, h float64, style string) {
 
 // text writes s with its anchor (start, middle, end) at x, y.
 func (c *canvas) text(x, y float64, anchor, extra, s string) {
+	if s == "" {
+		return
+	}
 	if extra != "" {
 		extra = " " + extra
 	}
 	fmt.Fprintf(&c.b, `<text x="%s" y="%s" text-anchor="%s"%s>%s</text>`+"\n", num(x), num(y), anchor, extra, escape(s))
+}
+
+// heading writes a title, and a note below it.
+func (c *canvas) heading(x float64, title, note string) {
+	c.text(x, 24, "start", `font-size="15" font-weight="bold"`, title)
+	c.text(x, 44, "start", `fill="#444"`, note)
 }
 
 func (c *canvas) path(points []Point, style string) {

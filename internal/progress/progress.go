@@ -5,9 +5,10 @@ package progress
 import (
 	"fmt"
 	"io"
+	"os"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 )
 
 // Style of showing.
@@ -16,59 +17,42 @@ type Style int
 const (
 	// None shows nothing.
 	None Style = iota
-	// Bar draws a bar that is redrawn in place; for terminals.
+	// Bar redraws one line in place; for terminals.
 	Bar
 	// Plain writes a line a second; for logs.
 	Plain
 )
 
-// timeout is the time that something may take before its progress is shown, and
-// the time between two lines.
-const timeout = time.Second
-
 const (
-	// barWidth is the width of the bar itself in columns.
-	barWidth = 16
-	// barColumns is the most that a bar line takes beside the name of what it is
-	// about: percentage, bar, amounts, rate, times of hours.
-	barColumns = barWidth + 54
-	// shortestName is the least that a name is cut to.
-	shortestName = 8
+	// timeout is the time that something may take before its progress is shown, and
+	// the time between two lines; redraw is the time between two drawings in place.
+	timeout, redraw = time.Second, 100 * time.Millisecond
+	// defaultColumns is the width of a terminal that does not tell its own.
+	defaultColumns = 80
 )
-
-// Fit returns style and what for a terminal of so many columns, zero for an
-// unknown number. A bar whose line is wrapped cannot be redrawn in place: the
-// name is cut, and if that does not do, there are lines instead.
-func Fit(style Style, what string, columns int) (Style, string) {
-	name := []rune(what)
-	room := columns - barColumns
-	switch {
-	case style != Bar || columns <= 0 || len(name) <= room:
-		return style, what
-	case room < shortestName:
-		return Plain, what
-	}
-	return style, string(name[:room-1]) + "…"
-}
 
 // Meter shows the progress of one thing. It is used by one goroutine.
 type Meter struct {
-	w          io.Writer
-	style      Style
-	what       string
-	steps      bool
-	done       int64
-	total      int64
-	start      time.Time
-	next       time.Time // when to show something again
-	bar        *progressbar.ProgressBar
-	showedLine bool
+	w           io.Writer
+	style       Style
+	what        string
+	steps       bool
+	columns     int
+	done, total int64
+	start, next time.Time // next is when to show something again
+	shown       bool
 }
 
 // New starts to measure something of total bytes; negative if that is not known.
 func New(w io.Writer, style Style, what string, total int64) *Meter {
 	now := time.Now()
-	return &Meter{w: w, style: style, what: what, total: total, start: now, next: now.Add(timeout)}
+	m := &Meter{w: w, style: style, what: what, total: total, columns: defaultColumns, start: now, next: now.Add(timeout)}
+	if f, ok := w.(*os.File); ok && style == Bar {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			m.columns = columns
+		}
+	}
+	return m
 }
 
 // NewSteps starts to count steps of a job of total steps.
@@ -84,66 +68,40 @@ func (m *Meter) Add(n int) {
 	if m.style == None {
 		return
 	}
-	if m.bar != nil {
-		// Errors of drawing are not worth stopping for.
-		_ = m.bar.Add(n)
-		return
+	if now := time.Now(); !now.Before(m.next) {
+		m.show(now)
 	}
-	now := time.Now()
-	if now.Before(m.next) {
-		return
-	}
-	m.next = now.Add(timeout)
-	if m.style == Bar {
-		m.bar = m.newBar()
-		_ = m.bar.Set64(m.done)
-		return
-	}
-	m.showedLine = true
-	m.line(now)
 }
 
-func (m *Meter) newBar() *progressbar.ProgressBar {
-	return progressbar.NewOptions64(m.total,
-		progressbar.OptionShowCount(),
-		progressbar.OptionSetWriter(m.w),
-		progressbar.OptionSetDescription(m.what),
-		progressbar.OptionShowBytes(!m.steps),
-		// Steps differ too much in length to foretell anything.
-		progressbar.OptionSetPredictTime(!m.steps),
-		progressbar.OptionSetElapsedTime(!m.steps),
-		progressbar.OptionSetWidth(barWidth),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionClearOnFinish(),
-		// Drawn by Add alone, not by a goroutine as well.
-		progressbar.OptionSetSpinnerChangeInterval(0),
-	)
+func (m *Meter) show(now time.Time) {
+	m.shown = true
+	if m.style == Plain {
+		m.next = now.Add(timeout)
+		fmt.Fprintln(m.w, m.text(now))
+		return
+	}
+	m.next = now.Add(redraw)
+	line := []rune(m.text(now)) // a line that is wrapped could not be redrawn in place
+	fmt.Fprintf(m.w, "\r%s\x1b[K", string(line[:min(len(line), m.columns-1)]))
 }
 
-func (m *Meter) line(now time.Time) {
+func (m *Meter) text(now time.Time) string {
 	if m.steps {
-		fmt.Fprintf(m.w, "%s: %d of %d\n", m.what, m.done, m.total)
-		return
+		return fmt.Sprintf("%s: %d of %d", m.what, m.done, m.total)
 	}
 	rate := float64(m.done) / 1e6 / now.Sub(m.start).Seconds()
 	if m.total > 0 {
-		fmt.Fprintf(m.w, "%s: %.1f of %.1f MB (%d %%), %.1f MB/s\n", m.what,
-			float64(m.done)/1e6, float64(m.total)/1e6, 100*m.done/m.total, rate)
-		return
+		return fmt.Sprintf("%s: %.1f of %.1f MB (%d %%), %.1f MB/s", m.what, float64(m.done)/1e6, float64(m.total)/1e6, 100*m.done/m.total, rate)
 	}
-	fmt.Fprintf(m.w, "%s: %.1f MB, %.1f MB/s\n", m.what, float64(m.done)/1e6, rate)
+	return fmt.Sprintf("%s: %.1f MB, %.1f MB/s", m.what, float64(m.done)/1e6, rate)
 }
 
 // Stop ends the showing: a bar is wiped off, lines get a last one.
 func (m *Meter) Stop() {
-	switch {
-	case m.bar != nil:
-		_ = m.bar.Clear()
-		m.bar = nil
-		m.style = None
-	case m.showedLine:
-		m.line(time.Now())
-		m.showedLine = false
-		m.style = None
+	if m.shown && m.style == Bar {
+		fmt.Fprint(m.w, "\r\x1b[K")
+	} else if m.shown {
+		fmt.Fprintln(m.w, m.text(time.Now()))
 	}
+	m.shown, m.style = false, None
 }

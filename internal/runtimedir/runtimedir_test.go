@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 )
 
@@ -18,14 +20,8 @@ func as(t *testing.T, uid int, f func()) {
 	t.Helper()
 	t.Setenv("RUNTIME_DIRECTORY", "")
 	t.Setenv("XDG_RUNTIME_DIR", "")
-	if err := syscall.Setreuid(-1, uid); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Setreuid(-1, 0); err != nil {
-			t.Fatal(err)
-		}
-	}()
+	must.OK(t, syscall.Setreuid(-1, uid))
+	defer func() { must.OK(t, syscall.Setreuid(-1, 0)) }()
 	f()
 }
 
@@ -51,13 +47,9 @@ func TestUsers(t *testing.T) {
 			}
 		})
 	}
-	if len(folders) != 2 {
-		t.Errorf("%v", folders)
-	}
+	should.Be(t, len(folders), 2, "%v", folders)
 	for folder := range folders {
-		if err := os.Remove(filepath.Join(folder, "x")); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, os.Remove(filepath.Join(folder, "x")))
 	}
 	for _, uid := range []int{first, second} {
 		as(t, uid, func() {
@@ -70,14 +62,12 @@ func TestUsers(t *testing.T) {
 	var taken string
 	as(t, first, func() { taken = runtimedir.Root() })
 	as(t, second, func() {
-		if err := os.Mkdir(taken, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(taken, 0o700))
 	})
 	defer os.Remove(taken)
 	as(t, first, func() {
 		if err := runtimedir.Use(touch, "a"); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
-			t.Error(err)
+			t.Errorf("got %v", err)
 		}
 	})
 }
@@ -91,17 +81,12 @@ func TestUse(t *testing.T) {
 		all.Go(func() {
 			for range 200 {
 				var path string
-				err := runtimedir.Use(func(folder string) (err error) {
+				should.OK(t, runtimedir.Use(func(folder string) (err error) {
 					path = filepath.Join(folder, string(rune('a'+i)))
 					return os.WriteFile(path, nil, 0o600)
-				}, "a", "b", "c")
-				if err != nil {
-					t.Error(err)
-				}
+				}, "a", "b", "c"))
 				runtimedir.Remove("a", "b", "c")
-				if err := os.Remove(path); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, os.Remove(path))
 				runtimedir.Remove("a", "b", "c")
 			}
 		})

@@ -26,7 +26,7 @@ const (
 
 // DefaultBurst is the payload of a frame of the default wire in memory, in bytes, so that such frames
 // take one decision. Larger ones are cut, so that a peer on another processor copies along. Of bursts
-// of 2, 4 and 8 KiB these were the best (BenchmarkEcho of package engine, frames of 64 KiB).
+// of 2, 4 and 8 KiB these were the best with frames of 64 KiB.
 const DefaultBurst = 8192
 
 // ParseRate reads bytes per second in MinRate..MaxRate, such as 100M; a K is 1000.
@@ -42,6 +42,16 @@ func ParseRate(v string) (int64, error) {
 		return 0, fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", MinRate, MaxRate)
 	}
 	return n * size, nil
+}
+
+// Rate is bytes per second, as an option.
+type Rate int64
+
+// Set reads what ParseRate does.
+func (r *Rate) Set(v string) error {
+	n, err := ParseRate(v)
+	*r = Rate(n)
+	return err
 }
 
 // Path is a way for bytes that has a speed. The zero value takes no time.

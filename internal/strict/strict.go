@@ -12,14 +12,10 @@ import (
 	"strings"
 )
 
-// ErrUnknown is wrapped by an Error about a key that there is not.
-var ErrUnknown = errors.New("there is no such key")
-
 // Error says which key of a text is wrong.
 type Error struct {
-	Line int    // 0: not known
-	Key  string // such as grant.rate; empty: the text as a whole
-	Err  error
+	Key string // such as grant.rate; empty: the text as a whole
+	Err error
 }
 
 func (e *Error) Error() string {
@@ -79,10 +75,10 @@ func keys(d *json.Decoder, t reflect.Type, at string) error {
 				return &Error{Key: at, Err: err}
 			}
 			key := token.(string)
-			inside, of := strings.TrimPrefix(at+"."+key, "."), Field(t, "json", key)
+			inside, of := strings.TrimPrefix(at+"."+key, "."), field(t, key)
 			switch {
 			case of == nil:
-				return &Error{Key: inside, Err: ErrUnknown}
+				return &Error{Key: inside, Err: errors.New("there is no such key")}
 			case seen[key]:
 				return &Error{Key: inside, Err: errors.New("it stands there twice")}
 			}
@@ -100,17 +96,17 @@ func keys(d *json.Decoder, t reflect.Type, at string) error {
 	return nil
 }
 
-// Field returns the type of what a struct, or a map, has under a key: that of a tag, or else of the field's name in small
+// field returns the type of what a struct, or a map, has under a key: that of a tag json, or else of the field's name in small
 // letters. It is nil if there is no such key.
-func Field(t reflect.Type, tag, key string) reflect.Type {
+func field(t reflect.Type, key string) reflect.Type {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
-		return Field(t.Elem(), tag, key)
+		return field(t.Elem(), key)
 	case reflect.Map:
 		return t.Elem()
 	case reflect.Struct:
 		for _, f := range reflect.VisibleFields(t) {
-			name, _, _ := strings.Cut(f.Tag.Get(tag), ",")
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" {
 				name = strings.ToLower(f.Name)
 			}

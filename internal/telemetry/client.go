@@ -51,7 +51,7 @@ func (s *Unresponsive) Unwrap() error { return s.cause }
 
 // Client asks a process. One goroutine uses it at a time.
 type Client struct {
-	conn *net.UnixConn
+	conn *unixsocket.Conn
 	// Path is that of the socket.
 	Path string
 	// Version, Program and PID come from the process itself, made printable; UID is that
@@ -76,9 +76,8 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn.(*net.UnixConn), Path: path, answer: make([]byte, maxInput+1)}
-	deadline, _ := ctx.Deadline()
-	if err := errors.Join(conn.SetDeadline(deadline), c.greet(ctx)); err != nil {
+	c := &Client{conn: unixsocket.NewConn(conn.(*net.UnixConn)), Path: path, answer: make([]byte, maxInput+1)}
+	if err := c.greet(ctx); err != nil {
 		return nil, c.end(ctx, err)
 	}
 	return c, nil
@@ -87,7 +86,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 // end closes the connection after an error, for a late answer would be taken for that to the next
 // question. What it returns says who is unresponsive.
 func (c *Client) end(ctx context.Context, err error) error {
-	_ = c.conn.Close()
+	_ = c.Close()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(ctx.Err(), context.Canceled) {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.PID)) // not cmdline, for which the process's memory is locked
 		return &Unresponsive{c.PID, Printable(strings.TrimSuffix(string(name), "\n")), c.Path, err}
@@ -97,13 +96,13 @@ func (c *Client) end(ctx context.Context, err error) error {
 
 // greet takes the greeting.
 func (c *Client) greet(ctx context.Context) error {
-	who, err := unixsocket.Peer(c.conn)
+	who, err := unixsocket.Peer(c.conn.UnixConn)
 	if err != nil {
 		return err
 	}
 	c.PID, c.UID = int(who.Pid), who.Uid
-	packet, _, err := c.read(ctx, nil)
-	if err != nil {
+	packet, fds, err := c.read(ctx)
+	if err = errors.Join(err, passedfd.Close(fds...)); err != nil {
 		return err
 	}
 	var g greeting
@@ -118,11 +117,10 @@ func (c *Client) greet(ctx context.Context) error {
 	return nil
 }
 
-// read takes a packet, which is valid until the next one. Descriptors that come with it and have
-// no room in control are closed by the kernel.
-func (c *Client) read(ctx context.Context, control []byte) (packet []byte, fds []int, err error) {
-	n, length, _, _, err := c.conn.ReadMsgUnix(c.answer, control)
-	fds = passedfd.Parse(control[:length])
+// read takes a packet, which is valid until the next one, and the descriptors that come with it.
+func (c *Client) read(ctx context.Context) (packet []byte, fds []int, err error) {
+	deadline, _ := ctx.Deadline()
+	n, fds, _, err := c.conn.Receive(c.answer, deadline)
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
@@ -139,8 +137,8 @@ func (c *Client) read(ctx context.Context, control []byte) (packet []byte, fds [
 // ErrNoAnswer, with errors of the connection, which ends with them, *Unresponsive among them, and if the
 // answer is none.
 func (c *Client) Ask(ctx context.Context, command string, into any) error {
-	_, err := c.ask(ctx, command, into, nil)
-	return err
+	fds, err := c.ask(ctx, command, into)
+	return errors.Join(err, passedfd.Close(fds...))
 }
 
 // maxLoan bounds the memory in bytes that is mapped of a loan.
@@ -150,7 +148,7 @@ const maxLoan = 1 << 31
 // lent. The process may have passed any memory, and may change what is in it at any time.
 // unix.Munmap gives it back.
 func (c *Client) Borrow(ctx context.Context, command string, into any) (memory []byte, err error) {
-	fds, err := c.ask(ctx, command, into, passedfd.NewControl())
+	fds, err := c.ask(ctx, command, into)
 	if err == nil && len(fds) == 1 {
 		memory, err = mapLoan(fds[0])
 	}
@@ -174,19 +172,17 @@ func mapLoan(fd int) ([]byte, error) {
 	return memory, os.NewSyscallError("mmap", err)
 }
 
-// ask is Ask with room for control messages, and returns the descriptors that came in them.
-func (c *Client) ask(ctx context.Context, command string, into any, control []byte) (fds []int, err error) {
+// ask is Ask that returns the descriptors that came with the answer.
+func (c *Client) ask(ctx context.Context, command string, into any) (fds []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	if err := c.conn.SetDeadline(deadline); err != nil {
-		return nil, err
-	}
-	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := c.conn.Write([]byte(command)); err != nil {
+	c.conn.Continue() // an answer may have come at the end of the last one's time
+	defer context.AfterFunc(ctx, func() { c.conn.Interrupt(true) })()
+	if err := c.conn.Send([]byte(command), deadline); err != nil {
 		return fds, c.end(ctx, fmt.Errorf("%s: %w", c.Path, err))
 	}
-	packet, fds, err := c.read(ctx, control)
+	packet, fds, err := c.read(ctx)
 	if err != nil {
 		return fds, c.end(ctx, err)
 	}
@@ -220,7 +216,7 @@ func valueOf(packet []byte, key string) []byte {
 }
 
 // Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return c.conn.UnixConn.Close() }
 
 // Printable replaces what would not be text on a terminal: other processes are not trusted.
 func Printable(s string) string {

@@ -102,6 +102,12 @@ func appendValues(list []Value, parts []Part, v reflect.Value) []Value {
 				list = appendValues(list, within(j), value.Index(j))
 			}
 		default:
+			if value.CanAddr() {
+				if count, atomic := value.Addr().Interface().(interface{ Load() uint64 }); atomic {
+					list = append(list, Value{&f.Counter, parts, count.Load()})
+					continue
+				}
+			}
 			list = appendValues(list, within(-1), value)
 		}
 	}

@@ -19,7 +19,6 @@ type Asker interface {
 // Local asks this process, without a socket.
 type Local struct{}
 
-// Ask is described at Asker.
 func (Local) Ask(ctx context.Context, command string, into any) error {
 	name, parameters, _ := strings.Cut(command, ",")
 	value := process.value(ctx, name, parameters, greeting{})

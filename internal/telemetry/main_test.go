@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -87,10 +88,7 @@ func only(t testing.TB) string {
 
 func dial(t testing.TB, path string) *telemetry.Client {
 	t.Helper()
-	c, err := telemetry.Dial(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(telemetry.Dial(t.Context(), path))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -50,7 +50,6 @@ type Endpoint struct {
 // SendQueued and RecvQueued count descriptors that are posted and not taken back.
 func (e *Endpoint) SendQueued() uint64 { return e.SendPosted - e.SendTaken }
 
-// RecvQueued is described at SendQueued.
 func (e *Endpoint) RecvQueued() uint64 { return e.RecvPosted - e.RecvTaken }
 
 // Latency says how long sends took from post to completion, of those that were measured.

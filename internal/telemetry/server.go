@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
@@ -42,7 +42,7 @@ type server struct {
 	serving  sync.WaitGroup
 
 	mu      sync.Mutex // guards clients
-	clients map[*net.UnixConn]bool
+	clients map[*unixsocket.Conn]bool
 	closed  bool
 
 	ctx  context.Context // ends with the server
@@ -68,7 +68,7 @@ const (
 // listen serves at the first name of a prefix that is free.
 func listen(r *registry, prefix string) (*server, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &server{registry: r, prefix: prefix, clients: map[*net.UnixConn]bool{}, ctx: ctx, stop: stop,
+	s := &server{registry: r, prefix: prefix, clients: map[*unixsocket.Conn]bool{}, ctx: ctx, stop: stop,
 		greeting: greeting{Version, os.Getpid(), maxOutput, programName(), os.Geteuid()}}
 	err := runtimedir.Use(func(folder string) error {
 		// Those of programs that were killed would stay as long as no other takes their place.
@@ -111,37 +111,24 @@ func (s *server) close() {
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.clients {
-		_ = c.Close()
+		c.Leave()
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
 }
 
-// acceptPause is the pause of the server when there are no descriptors for another client.
-const acceptPause = 100 * time.Millisecond
-
 func (s *server) accept() {
-	for {
-		c, err := s.listener.AcceptUnix()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			select {
-			case <-s.ctx.Done():
-				return
-			case <-time.After(acceptPause):
-			}
-		case s.enter(c):
+	_ = s.listener.Each(s.ctx, func(accepted *net.UnixConn) {
+		if c := unixsocket.NewConn(accepted); s.enter(c) {
 			s.serving.Go(func() { s.serve(c) })
-		default:
-			_ = c.Close()
+		} else {
+			c.Leave()
 		}
-	}
+	}, nil)
 }
 
 // enter reports whether there is room for one more client.
-func (s *server) enter(c *net.UnixConn) bool {
+func (s *server) enter(c *unixsocket.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.clients) >= maxClients {
@@ -151,8 +138,8 @@ func (s *server) enter(c *net.UnixConn) bool {
 	return true
 }
 
-func (s *server) leave(c *net.UnixConn) {
-	_ = c.Close()
+func (s *server) leave(c *unixsocket.Conn) {
+	c.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.clients, c)
@@ -160,7 +147,7 @@ func (s *server) leave(c *net.UnixConn) {
 
 // serve answers a client until it leaves, says nothing for too long, does not read its answers, or
 // sends what cannot be a request.
-func (s *server) serve(c *net.UnixConn) {
+func (s *server) serve(c *unixsocket.Conn) {
 	defer s.leave(c)
 	if !s.write(c, encode(s.greeting), nil) {
 		return
@@ -169,11 +156,9 @@ func (s *server) serve(c *net.UnixConn) {
 	defer func() { lent.end() }()
 	request := make([]byte, maxInput)
 	for {
-		if c.SetReadDeadline(time.Now().Add(readTimeout)) != nil {
-			return
-		}
-		n, _, flags, _, err := c.ReadMsgUnix(request, nil)
-		if err != nil || n == 0 || flags&syscall.MSG_TRUNC != 0 {
+		n, fds, cut, err := c.Receive(request, time.Now().Add(readTimeout))
+		if err != nil || n == 0 || cut || len(fds) > 0 {
+			_ = passedfd.Close(fds...)
 			return
 		}
 		packet, loan := s.registry.answer(s.ctx, string(request[:n]), s.greeting)
@@ -196,14 +181,10 @@ func (l *Loan) end() {
 
 // write sends a packet, with the descriptor of what is lent, and reports whether the client has
 // taken it.
-func (s *server) write(c *net.UnixConn, packet []byte, loan *Loan) bool {
-	if c.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
-		return false
-	}
-	var rights []byte
+func (s *server) write(c *unixsocket.Conn, packet []byte, loan *Loan) bool {
+	var fds []int
 	if loan != nil {
-		rights = unix.UnixRights(loan.FD)
+		fds = []int{loan.FD}
 	}
-	_, _, err := c.WriteMsgUnix(packet, rights, nil)
-	return err == nil
+	return c.Send(packet, time.Now().Add(writeTimeout), fds...) == nil
 }

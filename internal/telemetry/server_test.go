@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -58,9 +60,7 @@ func TestCommands(t *testing.T) {
 		{"/trapeze/sum,1,5,6", `{"address":"emu:b","parameters":[5,6]}`},
 	} {
 		var got, want any
-		if err := json.Unmarshal([]byte(x.want), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(x.want), &want))
 		if err := c.Ask(t.Context(), x.ask, &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, %v, want %v", x.ask, got, err, want)
 		}
@@ -79,9 +79,7 @@ func TestCommands(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.Is(err, telemetry.ErrNoAnswer) {
-			t.Errorf("%q: %v, %v", bad, got, err)
-		}
+		should.Fail(t, err, telemetry.ErrNoAnswer, "%q: %v", bad, got)
 	}
 }
 
@@ -114,10 +112,7 @@ func TestSilent(t *testing.T) {
 	leaktest.Check(t)
 	path := serve(t, source("emu:a"))
 	unresponsive := filepath.Join(filepath.Dir(path), "dpdk_telemetry.v2:1")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: unresponsive, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: unresponsive, Net: "unixpacket"}))(t)
 	defer l.Close()
 	asked := false
 	late := telemetry.Each(t.Context(), func(ctx context.Context, c *telemetry.Client) error {
@@ -149,13 +144,9 @@ func TestLateAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-ask; cancel() }()
 	var got any
-	if err := c.Ask(ctx, "/trapeze/sum,1", &got); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, %v", got, err)
-	}
+	should.Fail(t, c.Ask(ctx, "/trapeze/sum,1", &got), context.Canceled, "%v", got)
 	close(answer)
-	if err := c.Ask(t.Context(), "/trapeze/sum,1", &got); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("%v, %v", got, err)
-	}
+	should.Fail(t, c.Ask(t.Context(), "/trapeze/sum,1", &got), net.ErrClosed, "%v", got)
 }
 
 // TestLeave: a source that has left is asked no more, its number is given out again, and the
@@ -181,9 +172,7 @@ func TestLeave(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	second()
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	should.Refuse(os.Stat(path))(t, fs.ErrNotExist, "the socket is still there")
 	if err := c.Ask(t.Context(), "/ethdev/list", &list); err == nil {
 		t.Error("a server that has ended answers")
 	}
@@ -230,9 +219,7 @@ func TestOff(t *testing.T) {
 // inTheWay has something at the place of the folder of sockets.
 func inTheWay(t *testing.T, create func(path string) error) string {
 	t.Helper()
-	if err := create(filepath.Join(os.Getenv("RUNTIME_DIRECTORY"), "dpdk")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, create(filepath.Join(os.Getenv("RUNTIME_DIRECTORY"), "dpdk")))
 	return "test"
 }
 
@@ -242,14 +229,9 @@ func TestStale(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("RUNTIME_DIRECTORY", dir)
 	folder := filepath.Join(dir, "dpdk", "test")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(folder, 0o700))
 	listen := func(name string) *net.UnixListener {
-		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(folder, name), Net: "unixpacket"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(folder, name), Net: "unixpacket"}))(t)
 		l.SetUnlinkOnClose(false)
 		t.Cleanup(func() { l.Close() })
 		return l
@@ -288,9 +270,7 @@ func TestClients(t *testing.T) {
 		}
 	}
 	var list []int
-	if err := clients[9].Ask(t.Context(), "/ethdev/list", &list); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, clients[9].Ask(t.Context(), "/ethdev/list", &list))
 }
 
 // TestBadClients: a client that sends too much, and one that never reads, are cut off, and
@@ -300,20 +280,13 @@ func TestBadClients(t *testing.T) {
 	path := serve(t, source("emu:a"))
 	good := dial(t, path)
 	raw := func() *net.UnixConn {
-		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 		t.Cleanup(func() { c.Close() })
-		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.SetDeadline(time.Now().Add(30*time.Second)))
 		return c
 	}
 	long := raw()
-	if _, err := long.Write([]byte(strings.Repeat("/", 64<<10))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(long.Write([]byte(strings.Repeat("/", 64<<10))))(t)
 	packets := 0
 	for b := make([]byte, 4096); ; packets++ {
 		if _, err := long.Read(b); err != nil {
@@ -370,10 +343,7 @@ func TestBadServers(t *testing.T) {
 	for i, packets := range [][]string{{}, {"x"}, {"{}"}, {`{"version":"x","pid":1,"max_output_len":-1}`}, {`{"version":"x","max_output_len":99999999}`},
 		{hello, "x"}, {hello, `{"/y":1}`}, {hello, `{"/x":1,"/y":2}`}, {hello, `{"/x":"text"}`}, {hello, `{"/x":` + strings.Repeat(" ", 100) + `1}`}, {hello, ""}} {
 		path := filepath.Join(dir, fmt.Sprint(i))
-		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

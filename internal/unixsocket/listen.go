@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 const (
@@ -121,10 +123,40 @@ func named(path string, mode fs.FileMode) (fs.FileInfo, error) {
 // AcceptUnix waits for a client. It fails with net.ErrClosed after Close.
 func (l *Listener) AcceptUnix() (*net.UnixConn, error) {
 	c, err := l.UnixListener.AcceptUnix()
-	if errors.Is(err, os.ErrDeadlineExceeded) { // passedfd.CloseListener sets it
+	if errors.Is(err, os.ErrDeadlineExceeded) { // passedfd.CloseConn sets it
 		err = errors.Join(net.ErrClosed, err)
 	}
 	return c, err
+}
+
+// acceptPause is the pause when there are no descriptors for another client.
+const acceptPause = 100 * time.Millisecond
+
+var exhausted = []error{passedfd.ErrFull, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR}
+
+// Each calls f with each client that connects, until ctx ends, which is no error, or the listener fails. While it cannot
+// take any, for want of descriptors or memory or because too many descriptors wait to be closed, it tells warn, unless that is nil.
+func (l *Listener) Each(ctx context.Context, f func(*net.UnixConn), warn func(error)) error {
+	for ctx.Err() == nil {
+		c, err := (*net.UnixConn)(nil), passedfd.ErrFull
+		if !passedfd.Full() {
+			c, err = l.AcceptUnix()
+		}
+		is := func(e error) bool { return errors.Is(err, e) }
+		switch {
+		case err == nil:
+			f(c)
+		case ctx.Err() != nil:
+		case !slices.ContainsFunc(exhausted, is):
+			return err
+		default: // when a client goes, there may be some again
+			if warn != nil {
+				warn(err)
+			}
+			_ = pause.For(ctx, acceptPause)
+		}
+	}
+	return nil
 }
 
 // Accept is AcceptUnix.
@@ -148,7 +180,7 @@ func (l *Listener) Close() error {
 			err = os.Remove(l.path)
 		}
 	})
-	passedfd.CloseListener(l.UnixListener)
+	passedfd.CloseConn(l.UnixListener)
 	return err
 }
 
@@ -213,12 +245,10 @@ func removeDead(network, path string) error {
 
 // Peer returns whose process is at the other end of a connection, as of when it
 // connected or listened.
-func Peer(c *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var who *unix.Ucred
-	cerr := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return who, errors.Join(cerr, os.NewSyscallError("getsockopt", err))
+func Peer(c *net.UnixConn) (who *unix.Ucred, err error) {
+	err = passedfd.Control(c, func(fd int) error {
+		who, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return os.NewSyscallError("getsockopt", err)
+	})
+	return who, err
 }

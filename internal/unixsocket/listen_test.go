@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
@@ -33,10 +35,7 @@ func each(t *testing.T, test func(t *testing.T, network, path string)) {
 
 func listen(t *testing.T, network, path string) *unixsocket.Listener {
 	t.Helper()
-	l, err := unixsocket.Listen(t.Context(), network, path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(unixsocket.Listen(t.Context(), network, path, 0o600))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -44,31 +43,18 @@ func listen(t *testing.T, network, path string) *unixsocket.Listener {
 // dead leaves a socket as a server does that has died.
 func dead(t *testing.T, network, path string) {
 	t.Helper()
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network}))(t)
 	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 }
 
 // answers checks that a listener is the one that clients of a path find.
 func answers(t *testing.T, l *unixsocket.Listener, network, path string) {
 	t.Helper()
-	c, err := net.Dial(network, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial(network, path))(t)
 	defer c.Close()
-	if err := l.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	found, err := l.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.SetDeadline(time.Now().Add(10*time.Second)))
+	found := must.Get(l.AcceptUnix())(t)
 	defer found.Close()
 	if who, err := unixsocket.Peer(found); err != nil || int(who.Pid) != os.Getpid() || int(who.Uid) != os.Geteuid() {
 		t.Errorf("the peer is %+v, %v", who, err)
@@ -101,9 +87,7 @@ func TestListenTogether(t *testing.T) {
 				t.Fatalf("nobody has the socket: %v", errs)
 			}
 			answers(t, won, network, path)
-			if err := won.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, won.Close())
 		}
 	})
 }
@@ -113,9 +97,7 @@ func TestInUse(t *testing.T) {
 	each(t, func(t *testing.T, network, path string) {
 		l := listen(t, network, path)
 		file, folder := path+"-file", filepath.Dir(path)
-		if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte("precious"), 0o600))
 		abstract := fmt.Sprintf("@trapeze-unixsocket-%d-%s", os.Getpid(), network)
 		listen(t, network, abstract)
 		for _, other := range networks {
@@ -131,13 +113,9 @@ func TestInUse(t *testing.T) {
 		if b, err := os.ReadFile(file); string(b) != "precious" {
 			t.Errorf("the file holds %q, %v", b, err)
 		}
-		if _, err := unixsocket.Listen(t.Context(), network, filepath.Join(folder, "none", "s"), 0o600); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("in no folder: %v", err)
-		}
+		should.Refuse(unixsocket.Listen(t.Context(), network, filepath.Join(folder, "none", "s"), 0o600))(t, fs.ErrNotExist, "in no folder")
 		for { // the connections that the others have looked with
-			if err := l.SetDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.SetDeadline(time.Now().Add(10*time.Millisecond)))
 			c, err := l.AcceptUnix()
 			if err != nil {
 				break
@@ -151,27 +129,18 @@ func TestInUse(t *testing.T) {
 // TestQueueFull: a server whose queue of clients is full is alive.
 func TestQueueFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	server, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(server)
-	if err := errors.Join(unix.Bind(server, &unix.SockaddrUnix{Name: path}), unix.Listen(server, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(unix.Bind(server, &unix.SockaddrUnix{Name: path}), unix.Listen(server, 0)))
 	for {
 		c, err := net.Dial("unix", path)
 		if errors.Is(err, unix.EAGAIN) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer c.Close()
 	}
-	if _, err := unixsocket.Listen(t.Context(), "unix", path, 0o600); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("got %v", err)
-	}
+	should.Refuse(unixsocket.Listen(t.Context(), "unix", path, 0o600))(t, unix.EADDRINUSE)
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)
 	}
@@ -181,35 +150,21 @@ func TestQueueFull(t *testing.T) {
 func TestClose(t *testing.T) {
 	each(t, func(t *testing.T, network, path string) {
 		first := listen(t, network, path)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(path))
 		second := listen(t, network, path)
-		if err := first.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, first.Close())
 		answers(t, second, network, path)
-		if err := second.SetDeadline(time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, second.SetDeadline(time.Time{}))
 		accepted := make(chan error)
 		go func() {
 			_, err := second.Accept()
 			accepted <- err
 		}()
-		if err := second.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-accepted; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("who accepts got %v", err)
-		}
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the socket is left: %v", err)
-		}
+		must.OK(t, second.Close())
+		should.Fail(t, <-accepted, net.ErrClosed, "who accepts")
+		should.Refuse(os.Lstat(path))(t, fs.ErrNotExist, "the socket is left")
 		listen(t, network, path)
-		if err := second.Close(); err != nil { // again
-			t.Fatal(err)
-		}
+		must.OK(t, second.Close()) // again
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("the second Close has removed what is not its own: %v", err)
 		}
@@ -220,25 +175,16 @@ func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct{ mode, want fs.FileMode }{{0o600, 0o600}, {0o777, 0o777}, {0, 0}} {
 		path := filepath.Join(dir, fmt.Sprint(tt.mode))
-		l, err := unixsocket.Listen(t.Context(), "unix", path, tt.mode)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(unixsocket.Listen(t.Context(), "unix", path, tt.mode))(t)
 		defer l.Close()
 		if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|tt.want {
 			t.Errorf("%v: %v, %v", tt.mode, info.Mode(), err)
 		}
 	}
 	byUmask, stock := filepath.Join(dir, "umask"), filepath.Join(dir, "stock")
-	l, err := unixsocket.Listen(t.Context(), "unix", byUmask, unixsocket.ByUmask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(unixsocket.Listen(t.Context(), "unix", byUmask, unixsocket.ByUmask))(t)
 	defer l.Close()
-	other, err := net.Listen("unix", stock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(net.Listen("unix", stock))(t)
 	defer other.Close()
 	a, err1 := os.Lstat(byUmask)
 	b, err2 := os.Lstat(stock)
@@ -251,19 +197,12 @@ func TestMode(t *testing.T) {
 // context.
 func TestLocked(t *testing.T) {
 	dir := t.TempDir()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
-	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Flock(fd, unix.LOCK_EX))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := unixsocket.Listen(ctx, "unix", filepath.Join(dir, "s"), 0o600); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	should.Refuse(unixsocket.Listen(ctx, "unix", filepath.Join(dir, "s"), 0o600))(t, context.DeadlineExceeded)
 }
 
 func TestCheckPath(t *testing.T) {

@@ -6,23 +6,18 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // TestNamed: a socket gets its permissions whatever the umask; what a link in its place leads to does not.
 func TestNamed(t *testing.T) {
 	folder := t.TempDir()
 	socket, link := filepath.Join(folder, "socket"), filepath.Join(folder, "link")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", socket))(t)
 	defer l.Close()
-	if err := os.Chmod(socket, 0); err != nil { // as the strictest umask has it
-		t.Fatal(err)
-	}
-	if err := os.Symlink(socket, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(socket, 0)) // as the strictest umask has it
+	must.OK(t, os.Symlink(socket, link))
 	for _, c := range []struct {
 		path string
 		want fs.FileMode

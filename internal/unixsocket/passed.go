@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // ErrKind is wrapped by errors about a descriptor that is no UNIX stream socket that listens.
@@ -67,26 +69,17 @@ func (l *Listener) Remove() (err error) {
 	return err
 }
 
-// Duplicate returns another descriptor of the socket, which is the caller's.
-func (l *Listener) Duplicate() (fd int, err error) { return duplicate(l.UnixListener) }
-
 // Leave closes the socket here, and leaves it and its path to a process to which it was passed.
 func (l *Listener) Leave() error {
 	l.remove.Do(func() {})
 	return l.UnixListener.Close()
 }
 
-// Duplicate returns another descriptor of a connection, which is the caller's.
-func Duplicate(c *net.UnixConn) (fd int, err error) { return duplicate(c) }
-
-func duplicate(c syscall.Conn) (fd int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	cerr := raw.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
-	if err = errors.Join(cerr, os.NewSyscallError("dup", err)); err != nil {
-		return -1, err
-	}
-	return fd, nil
+// Duplicate returns another descriptor of a socket, which is the caller's.
+func Duplicate(c syscall.Conn) (dup int, err error) {
+	err = passedfd.Control(c, func(fd int) error {
+		dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		return os.NewSyscallError("dup", err)
+	})
+	return dup, err
 }

@@ -170,14 +170,6 @@ func (s *service) enter(ctx context.Context, name string, a via.Address, l *coor
 		if err != nil {
 			return err
 		}
-		if old.AddressType != e.AddressType { // it cannot be changed: earlier versions wrote FQDN
-			only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}}
-			if err := slices.Delete(ctx, l.Name, only); err != nil {
-				return err
-			}
-			_, err = slices.Create(ctx, e, metav1.CreateOptions{})
-			return err
-		}
 		e.ResourceVersion = old.ResourceVersion
 		_, err = slices.Update(ctx, e, metav1.UpdateOptions{})
 		return err

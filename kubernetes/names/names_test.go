@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/kubernetes/names"
 	"github.com/trapeze-nic/trapeze/via"
@@ -22,11 +23,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func open(t *testing.T, c kubernetes.Interface) via.NameService {
 	t.Helper()
-	s, err := names.New(names.Options{Client: c, Namespace: "default", PodName: "p", PodUID: "u"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(names.New(names.Options{Client: c, Namespace: "default", PodName: "p", PodUID: "u"}))(t)
 }
 
 func TestNames(t *testing.T) {
@@ -43,38 +40,6 @@ func TestNames(t *testing.T) {
 		})
 		return conform.NameServiceEnds{One: open(t, cut), Other: open(t, api), Cut: func() { away.Store(true) }}
 	})
-}
-
-// TestEntriesOfBefore: an entry with the address type FQDN, as earlier versions wrote it, is found, and
-// is replaced when it is published again.
-func TestEntriesOfBefore(t *testing.T) {
-	api := fake.NewClientset()
-	s := open(t, api)
-	a := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}
-	first, err := s.Publish(t.Context(), "cache", a, via.LeastLease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Withdraw()
-	slices := api.DiscoveryV1().EndpointSlices("default")
-	e := onlySlice(t, api, "cache")
-	e.AddressType, e.Endpoints = discovery.AddressTypeFQDN, []discovery.Endpoint{{Addresses: []string{"02-00-00-00-00-01.nic.example"}}}
-	if _, err := slices.Update(t.Context(), e, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := s.Resolve(t.Context(), "cache"); err != nil || len(got) != 1 || got[0].String() != a.String() {
-		t.Errorf("of before: %v, %v", got, err)
-	}
-	p, err := s.Publish(t.Context(), "cache", a, via.LeastLease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := onlySlice(t, api, "cache"); e.AddressType != discovery.AddressTypeIPv6 || len(e.Endpoints) != 0 {
-		t.Errorf("%+v", e)
-	}
-	if err := p.Withdraw(); err != nil {
-		t.Error(err)
-	}
 }
 
 // onlySlice is the one that a name has.
@@ -103,9 +68,7 @@ func TestNonsense(t *testing.T) {
 	for key := range e.Annotations {
 		e.Annotations[key] = "ff:ff:ff:ff:ff:ff/x"
 	}
-	if _, err := api.DiscoveryV1().EndpointSlices("default").Update(t.Context(), e, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(api.DiscoveryV1().EndpointSlices("default").Update(t.Context(), e, metav1.UpdateOptions{}))(t)
 	if got, err := s.Resolve(t.Context(), "other"); err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -141,14 +141,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func connect(kubeconfig string) (kubernetes.Interface, error) {
-	if kubeconfig == "" {
-		c, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, err
-		}
-		return kubernetes.NewForConfig(c)
+	c, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		c, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
-	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,13 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 func TestHelp(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), []string{"--help"}, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, run(t.Context(), []string{"--help"}, &out, io.Discard))
 	for _, want := range []string{"Examples:", "--agent", "--emulated"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %s", want)

@@ -1,4 +1,5 @@
-package main
+// Package trapezelab is the command trapeze-lab, but for its main function in cmd/trapeze-lab.
+package trapezelab
 
 import (
 	"slices"
@@ -8,6 +9,7 @@ import (
 	// Make "emu:", "afxdp:" and "vfio-user:" addresses known, which bench opens.
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/lab"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
@@ -27,25 +29,19 @@ policies do on platforms old and new (model), and draws both (plot). trapeze run
 	Example: `  trapeze-lab bench --sizes 64
   trapeze-lab model --profile alcor --policy amp
   trapeze-lab plot flow --policy amp --output flow.svg`,
-	HelpExample: `  trapeze-lab help model sweep
-  trapeze-lab help exit-codes`,
 	Commands: lab.Commands,
 	Values: map[string]shell.Completer{
 		"policy":   shell.OneOf(pipeline.PolicyNames()...),
-		"policies": shell.EachOf(shell.OneOf(pipeline.PolicyNames()...)),
+		"policies": cmdtable.EachOf(shell.OneOf(pipeline.PolicyNames()...)),
 		"profile":  completeProfile,
-		"profiles": shell.EachOf(completeProfile),
-		"sides":    shell.OneOf("both", "send", "recv"),
+		"profiles": cmdtable.EachOf(completeProfile),
 		"half":     shell.OneOf("latencies", "bandwidths", "store-and-forward", "cut-through"),
 
-		"tests":       shell.EachOf(shell.OneOf(values["tests"]...)),
-		"wire":        shell.OneOf(values["wires"]...),
-		"wires":       shell.EachOf(shell.OneOf(values["wires"]...)),
-		"placement":   shell.OneOf(placements...),
-		"placements":  shell.EachOf(shell.OneOf(placements...)),
-		"reliability": shell.EachOf(shell.OneOf(values["reliability"]...)),
-		"curves":      shell.EachOf(shell.OneOf(values["curves"]...)),
-		"cores":       shell.OneOf("auto", "none"),
+		"tests":  cmdtable.EachOf(shell.OneOf(values["tests"]...)),
+		"wire":   shell.OneOf(values["wires"]...),
+		"wires":  cmdtable.EachOf(shell.OneOf(values["wires"]...)),
+		"curves": cmdtable.EachOf(shell.OneOf(values["curves"]...)),
+		"cores":  shell.OneOf("auto", "none"),
 	},
 	Arguments: map[string]shell.Completer{
 		"model profiles": shell.OneOf(slices.Concat(values["profiles"], values["cells"])...),
@@ -53,7 +49,8 @@ policies do on platforms old and new (model), and draws both (plot). trapeze run
 	OwnReport: name + " bench",
 }
 
-var placements = []string{"default", "inline", "thread"}
+// Main runs the command with what this process has been given, and returns its exit code.
+func Main() int { return program.Main() }
 
 // completeProfile offers the built-in platforms, and files.
 func completeProfile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -1,4 +1,4 @@
-package main_test
+package trapeze_test
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // cabled makes a network namespace with a cable, and runs what it is given there.
@@ -53,9 +55,7 @@ func TestAgentAFXDP(t *testing.T) {
 		c.address = "agent:port?mac=" + c.station + "&socket=" + socket
 		text += fmt.Sprintf("[[grant]]\nusers = [\"%d\"]\nstations = [%q]\n", c.uid, c.station)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	c := exec.Command("sh", "-c", cabled, "sh", trapeze, "agent", "--file", file, "--json", "--verbose")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	agent := launch(t, c, "agent")
@@ -76,12 +76,8 @@ func TestAgentAFXDP(t *testing.T) {
 		as: []string{"nsenter", "--net=/proc/" + strconv.Itoa(agent.Process.Pid) + "/ns/net"}}
 	for _, c := range append(clients, far) {
 		c.folder = filepath.Join(dir, strings.ReplaceAll(c.station, ":", ""))
-		if err := os.Mkdir(c.folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(c.folder, int(c.uid), int(c.uid)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(c.folder, 0o700))
+		must.OK(t, os.Chown(c.folder, int(c.uid), int(c.uid)))
 	}
 	for _, way := range []struct {
 		name     string
@@ -135,10 +131,7 @@ func (c *client) run(t *testing.T, input *bytes.Reader, args ...string) *process
 func listed(t *testing.T, socket string, want *client) {
 	t.Helper()
 	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		out, err := exec.Command(trapeze, "agent", "list", "--socket", socket, "--json").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(exec.Command(trapeze, "agent", "list", "--socket", socket, "--json").Output())(t)
 		var r struct {
 			Clients []struct {
 				Station string `json:"station"`
@@ -163,10 +156,7 @@ func listed(t *testing.T, socket string, want *client) {
 // shared makes a folder that every user can enter, as the one with the command.
 func shared(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "trapeze-shared-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "trapeze-shared-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for d := filepath.Dir(dir); d != "/"; d = filepath.Dir(d) {
 		if s, err := os.Stat(d); err != nil || s.Mode().Perm()&1 == 0 {
@@ -174,9 +164,7 @@ func shared(t *testing.T) string {
 		}
 	}
 	for _, d := range []string{dir, filepath.Dir(trapeze)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(d, 0o755))
 	}
 	return dir
 }

@@ -1,4 +1,4 @@
-package main_test
+package trapeze_test
 
 import (
 	"os"
@@ -7,15 +7,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestAgentQuickStart does what docs/agent.md begins with: an agent, and another user's programs.
 // Only root can become another user; others do it as themselves.
 func TestAgentQuickStart(t *testing.T) {
-	text, err := os.ReadFile("../../docs/agent.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/agent.md"))(t)
 	_, file, ok := strings.Cut(string(text), "<<'END'\n")
 	file, _, ended := strings.Cut(file, "\nEND\n")
 	if !ok || !ended || !strings.Contains(file, "/tmp/agent.sock") {
@@ -48,9 +48,7 @@ func TestAgentQuickStart(t *testing.T) {
 	}
 	defer func() {
 		_ = agent.Process.Signal(syscall.SIGTERM)
-		if err := agent.Wait(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, agent.Wait())
 	}()
 	line := make([]byte, 256)
 	if n, err := said.Read(line); err != nil || !strings.Contains(string(line[:n]), "serving at "+socket) {
@@ -64,16 +62,14 @@ func TestAgentQuickStart(t *testing.T) {
 		}
 		return c
 	}
-	if said, err := other("agent", "list").CombinedOutput(); err != nil || !strings.Contains(string(said), "agent:local is up") {
+	if said, err := other("agent", "list").CombinedOutput(); err != nil || !strings.Contains(string(said), "local  up") {
 		t.Errorf("%v, %s", err, said)
 	}
 	if said, err := exec.Command(trapeze, "agent", "--file", config).CombinedOutput(); err == nil || !strings.Contains(string(said), "--replace") {
 		t.Errorf("a second agent: %v, %s", err, said)
 	}
 	recv := other("recv", "--device", "agent:local", "--output", output, "--timeout", "30s")
-	if err := recv.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, recv.Start())
 	if said, err := other("send", "--device", "agent:local", input).CombinedOutput(); err != nil {
 		t.Errorf("%v, %s", err, said)
 	}
@@ -85,9 +81,7 @@ func TestAgentQuickStart(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if os.Getuid() == 0 {
-		if err := os.Chmod(socket, 0o660); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(socket, 0o660))
 		if said, err := other("agent", "list").CombinedOutput(); err == nil || !strings.Contains(string(said), "mode and group in the agent's file") {
 			t.Errorf("%v, %s", err, said)
 		}

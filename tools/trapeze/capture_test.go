@@ -1,4 +1,4 @@
-package main_test
+package trapeze_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -25,8 +26,8 @@ func pinged(t *testing.T) (owner *process, address string) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	wire := "emu:?wire=shm:" + filepath.Join(t.TempDir(), "wire")
 	address = wire + "&role=listen"
-	owner = start(t, nil, "ping", "--serve", "--device", address)
-	start(t, nil, "ping", "--device", wire+"&role=connect", "--count", "0", "--interval", "1ms", "--quiet", "--timeout", "1m")
+	owner = start(t, "ping", "--serve", "--device", address)
+	start(t, "ping", "--device", wire+"&role=connect", "--count", "0", "--interval", "1ms", "--quiet", "--timeout", "1m")
 	await(t, "a connection", func() bool {
 		var r struct {
 			NICs []struct {
@@ -109,15 +110,13 @@ func TestCapture(t *testing.T) {
 	dir := t.TempDir()
 	for name, args := range map[string][]string{"a.pcapng": nil, "b.pcapng": {"--snaplen", "64"}} {
 		file := filepath.Join(dir, name)
-		p := start(t, nil, append([]string{"capture", "--device", address, "--output", file, "--count", "20", "--match", "vi=1,ether=0x88b5", "--json"}, args...)...)
+		p := start(t, append([]string{"capture", "--device", address, "--output", file, "--count", "20", "--match", "vi=1,ether=0x88b5", "--json"}, args...)...)
 		p.exit(t, long, 0)
 		if c := p.captured(t); c.Matched != 20 || c.Frames < 20 || c.Ended != "count" {
 			t.Errorf("%s: %+v", name, c)
 		}
 		lines := tshark(t, file, "-e", "eth.type", "-e", "frame.cap_len", "-e", "frame.len")
-		if len(lines) != 20 {
-			t.Errorf("%s: %d frames", name, len(lines))
-		}
+		should.Be(t, len(lines), 20, "%s: frames", name)
 		for _, l := range lines {
 			f := strings.Split(l, "\t")
 			kept, _ := strconv.Atoi(f[1])
@@ -127,8 +126,8 @@ func TestCapture(t *testing.T) {
 			}
 		}
 	}
-	p := start(t, nil, "capture", "--device", strconv.Itoa(owner.Process.Pid), "--output", "-", "--max-bytes", "1K")
-	p.exit(t, long, 0, "ended: max-bytes")
+	p := start(t, "capture", "--device", strconv.Itoa(owner.Process.Pid), "--output", "-", "--max-bytes", "1K")
+	p.exit(t, long, 0, "ended    max-bytes")
 	if n := p.stdout.Len(); n < 1024 || n > 64<<10 {
 		t.Errorf("%d bytes on stdout", n)
 	}
@@ -148,13 +147,13 @@ func TestCaptureEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			owner, address := pinged(t)
 			file := filepath.Join(t.TempDir(), "a.pcapng")
-			p := start(t, nil, "capture", "--device", address, "--output", file, "--json")
+			p := start(t, "capture", "--device", address, "--output", file, "--json")
 			// It has begun once it has mapped the memory that the owner lends.
 			await(t, "a capture", func() bool {
 				maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.Process.Pid))
 				return err == nil && bytes.Contains(maps, []byte("memfd:"))
 			})
-			other := start(t, nil, "capture", "--device", address, "--output", "-")
+			other := start(t, "capture", "--device", address, "--output", "-")
 			other.exit(t, long, 1, "captured already")
 			time.Sleep(100 * time.Millisecond) // for frames; there may be none
 			c.end(t, p, owner)
@@ -185,7 +184,7 @@ func TestCaptureFullDisk(t *testing.T) {
 	c := exec.Command(trapeze, "capture", "--device", address, "--output", "-")
 	c.Stdout = full
 	launch(t, c, "capture").exit(t, long, 1, "no space left on device")
-	start(t, nil, "capture", "--device", address, "--output", filepath.Join(dir, "b.pcapng"), "--count", "1").exit(t, long, 0)
+	start(t, "capture", "--device", address, "--output", filepath.Join(dir, "b.pcapng"), "--count", "1").exit(t, long, 0)
 	if info, err := os.Stat(filepath.Join(dir, "b.pcapng")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("who may not look at the NIC may see its frames: %v, %v", info, err)
 	}

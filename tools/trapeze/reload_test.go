@@ -1,4 +1,4 @@
-package main_test
+package trapeze_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // TestReload: the ExecReload of the agent's unit succeeds when another agent has taken over, and fails
@@ -17,9 +19,7 @@ import (
 func TestReload(t *testing.T) {
 	t.Parallel()
 	unit, err := os.ReadFile("../../kmod-notes/examples/trapeze-agent.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := regexp.MustCompile(`(?m)^ExecReload=/bin/sh -c '(.*)'$`).FindSubmatch(unit)
 	if found == nil {
 		t.Fatal("the unit has no such ExecReload")
@@ -28,11 +28,9 @@ func TestReload(t *testing.T) {
 	good, bad, socket := filepath.Join(dir, "good.toml"), filepath.Join(dir, "bad.toml"), filepath.Join(dir, "agent.sock")
 	text := fmt.Sprintf("socket = %q\n[nic.local]\naddress = \"emu:\"\n[[grant]]\nusers = [\"*\"]\n", socket)
 	for file, text := range map[string]string{good: text, bad: text + "unknown = 1\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	old := start(t, nil, "agent", "--file", good)
+	old := start(t, "agent", "--file", good)
 	await(t, "a socket", func() bool { _, err := os.Stat(socket); return err == nil })
 	reload := func(file, code string) {
 		t.Helper()
@@ -54,7 +52,7 @@ func TestReload(t *testing.T) {
 	reload(good, "0")
 	old.exit(t, long, 0, "serves in place of this one")
 	out, err := exec.Command(trapeze, "agent", "list", "--socket", socket).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "agent:local is up") {
+	if err != nil || !strings.Contains(string(out), "local  up") {
 		t.Errorf("%s, %v", out, err)
 	}
 }

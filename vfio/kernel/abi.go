@@ -17,8 +17,6 @@ const (
 	vfioDeviceGetIRQInfo    = requestBase + 109
 	vfioDeviceSetIRQs       = requestBase + 110
 	vfioDeviceReset         = requestBase + 111
-	vfioDeviceHotResetInfo  = requestBase + 112
-	vfioDeviceHotReset      = requestBase + 113
 	vfioDeviceBindIOMMUFD   = requestBase + 118
 	vfioDeviceAttachPT      = requestBase + 119
 
@@ -31,7 +29,6 @@ const (
 	iommuIOASIOVARanges = requestBase + 0x84
 	iommuIOASMap        = requestBase + 0x85
 	iommuIOASUnmap      = requestBase + 0x86
-	iommuOption         = requestBase + 0x87
 )
 
 // Values of linux/vfio.h.
@@ -53,14 +50,7 @@ const (
 
 	irqSetDataNone      = 1
 	irqSetDataEventfd   = 4
-	irqSetActionMask    = 8
-	irqSetActionUnmask  = 16
 	irqSetActionTrigger = 32
-
-	hotResetFlagDevID  = 1
-	hotResetFlagOwned  = 2
-	hotResetDevOwned   = 0
-	hotResetDevUnowned = 0xffffffff
 
 	iommuInfoPageSizes    = 1
 	iommuInfoCaps         = 2
@@ -72,7 +62,5 @@ const (
 	ioasMapFixedIOVA      = 1
 	ioasMapWriteable      = 2
 	ioasMapReadable       = 4
-	iommuOptionHugePages  = 1
-	iommuOptionOpSet      = 0
 	sizeOfBindWithoutUUID = 16
 )

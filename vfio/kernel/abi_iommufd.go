@@ -25,11 +25,3 @@ type ioasUnmap struct {
 	size, ioas   uint32
 	iova, length uint64
 }
-
-type option struct {
-	_        structs.HostLayout
-	size, id uint32
-	op, _    uint16
-	object   uint32
-	value    uint64
-}

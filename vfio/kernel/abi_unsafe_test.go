@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -61,15 +62,6 @@ var abis = []abi{
 		{"struct vfio_irq_set", unsafe.Sizeof(irqSet{}), false, map[string]uintptr{
 			"argsz": unsafe.Offsetof(irqSet{}.argsz), "flags": unsafe.Offsetof(irqSet{}.flags), "index": unsafe.Offsetof(irqSet{}.index),
 			"start": unsafe.Offsetof(irqSet{}.start), "count": unsafe.Offsetof(irqSet{}.count), "data": unsafe.Sizeof(irqSet{})}},
-		{"struct vfio_pci_hot_reset_info", unsafe.Sizeof(hotResetInfo{}), false, map[string]uintptr{
-			"argsz": unsafe.Offsetof(hotResetInfo{}.argsz), "flags": unsafe.Offsetof(hotResetInfo{}.flags),
-			"count": unsafe.Offsetof(hotResetInfo{}.count), "devices": unsafe.Sizeof(hotResetInfo{})}},
-		{"struct vfio_pci_dependent_device", unsafe.Sizeof(hotResetDependent{}), false, map[string]uintptr{
-			"group_id": unsafe.Offsetof(hotResetDependent{}.id), "segment": unsafe.Offsetof(hotResetDependent{}.segment),
-			"bus": unsafe.Offsetof(hotResetDependent{}.bus), "devfn": unsafe.Offsetof(hotResetDependent{}.devfn)}},
-		{"struct vfio_pci_hot_reset", unsafe.Sizeof(hotReset{}), false, map[string]uintptr{
-			"argsz": unsafe.Offsetof(hotReset{}.argsz), "flags": unsafe.Offsetof(hotReset{}.flags),
-			"count": unsafe.Offsetof(hotReset{}.count), "group_fds": unsafe.Sizeof(hotReset{})}},
 		{"struct vfio_iommu_type1_info", unsafe.Sizeof(iommuInfo{}), true, map[string]uintptr{
 			"argsz": unsafe.Offsetof(iommuInfo{}.argsz), "flags": unsafe.Offsetof(iommuInfo{}.flags),
 			"iova_pgsizes": unsafe.Offsetof(iommuInfo{}.pageSizes), "cap_offset": unsafe.Offsetof(iommuInfo{}.capOffset)}},
@@ -85,7 +77,7 @@ var abis = []abi{
 		"VFIO_GROUP_GET_DEVICE_FD": vfioGroupGetDeviceFD, "VFIO_DEVICE_GET_INFO": vfioDeviceGetInfo,
 		"VFIO_DEVICE_GET_REGION_INFO": vfioDeviceGetRegionInfo, "VFIO_DEVICE_GET_IRQ_INFO": vfioDeviceGetIRQInfo,
 		"VFIO_DEVICE_SET_IRQS": vfioDeviceSetIRQs, "VFIO_DEVICE_RESET": vfioDeviceReset,
-		"VFIO_DEVICE_GET_PCI_HOT_RESET_INFO": vfioDeviceHotResetInfo, "VFIO_DEVICE_PCI_HOT_RESET": vfioDeviceHotReset,
+
 		"VFIO_IOMMU_GET_INFO": vfioIOMMUGetInfo, "VFIO_IOMMU_MAP_DMA": vfioIOMMUMapDMA, "VFIO_IOMMU_UNMAP_DMA": vfioIOMMUUnmapDMA,
 		"VFIO_API_VERSION": vfioAPIVersion, "VFIO_TYPE1v2_IOMMU": vfioType1v2IOMMU, "VFIO_NOIOMMU_IOMMU": vfioNoIOMMU,
 		"VFIO_GROUP_FLAGS_VIABLE": groupViable, "VFIO_GROUP_FLAGS_CONTAINER_SET": groupContainerSet,
@@ -101,7 +93,6 @@ var abis = []abi{
 		"VFIO_IRQ_INFO_EVENTFD": uint64(vfio.IRQEventfd), "VFIO_IRQ_INFO_MASKABLE": uint64(vfio.IRQMaskable),
 		"VFIO_IRQ_INFO_AUTOMASKED": uint64(vfio.IRQAutomasked), "VFIO_IRQ_INFO_NORESIZE": uint64(vfio.IRQNoResize),
 		"VFIO_IRQ_SET_DATA_NONE": irqSetDataNone, "VFIO_IRQ_SET_DATA_EVENTFD": irqSetDataEventfd,
-		"VFIO_IRQ_SET_ACTION_MASK": irqSetActionMask, "VFIO_IRQ_SET_ACTION_UNMASK": irqSetActionUnmask,
 		"VFIO_IRQ_SET_ACTION_TRIGGER": irqSetActionTrigger,
 		"VFIO_IOMMU_INFO_PGSIZES":     iommuInfoPageSizes, "VFIO_IOMMU_INFO_CAPS": iommuInfoCaps,
 		"VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE": iommuCapIOVARange, "VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL": iommuCapDMAAvailable,
@@ -115,7 +106,6 @@ var abis = []abi{
 			"argsz": unsafe.Offsetof(attachPT{}.argsz), "flags": unsafe.Offsetof(attachPT{}.flags), "pt_id": unsafe.Offsetof(attachPT{}.pageT)}},
 	}, constants: map[string]uint64{
 		"VFIO_DEVICE_BIND_IOMMUFD": vfioDeviceBindIOMMUFD, "VFIO_DEVICE_ATTACH_IOMMUFD_PT": vfioDeviceAttachPT,
-		"VFIO_PCI_HOT_RESET_FLAG_DEV_ID": hotResetFlagDevID, "(unsigned)VFIO_PCI_DEVID_NOT_OWNED": hotResetDevUnowned,
 	}},
 	{name: "vfio of Linux 6.17", header: "linux/vfio.h", structs: []layout{
 		{"struct vfio_device_bind_iommufd", unsafe.Sizeof(bindIOMMUFD{}), true, map[string]uintptr{
@@ -138,14 +128,10 @@ var abis = []abi{
 		{"struct iommu_ioas_unmap", unsafe.Sizeof(ioasUnmap{}), false, map[string]uintptr{
 			"size": unsafe.Offsetof(ioasUnmap{}.size), "ioas_id": unsafe.Offsetof(ioasUnmap{}.ioas),
 			"iova": unsafe.Offsetof(ioasUnmap{}.iova), "length": unsafe.Offsetof(ioasUnmap{}.length)}},
-		{"struct iommu_option", unsafe.Sizeof(option{}), false, map[string]uintptr{
-			"size": unsafe.Offsetof(option{}.size), "option_id": unsafe.Offsetof(option{}.id), "op": unsafe.Offsetof(option{}.op),
-			"object_id": unsafe.Offsetof(option{}.object), "val64": unsafe.Offsetof(option{}.value)}},
 	}, constants: map[string]uint64{
 		"IOMMU_DESTROY": iommuDestroy, "IOMMU_IOAS_ALLOC": iommuIOASAlloc, "IOMMU_IOAS_IOVA_RANGES": iommuIOASIOVARanges, "IOMMU_IOAS_MAP": iommuIOASMap,
-		"IOMMU_IOAS_UNMAP": iommuIOASUnmap, "IOMMU_OPTION": iommuOption, "IOMMU_IOAS_MAP_FIXED_IOVA": ioasMapFixedIOVA,
+		"IOMMU_IOAS_UNMAP": iommuIOASUnmap, "IOMMU_IOAS_MAP_FIXED_IOVA": ioasMapFixedIOVA,
 		"IOMMU_IOAS_MAP_WRITEABLE": ioasMapWriteable, "IOMMU_IOAS_MAP_READABLE": ioasMapReadable,
-		"IOMMU_OPTION_HUGE_PAGES": iommuOptionHugePages, "IOMMU_OPTION_OP_SET": iommuOptionOpSet,
 	}},
 }
 
@@ -203,9 +189,7 @@ func (a abi) ask(t *testing.T, cc string) map[string]uint64 {
 
 	dir := t.TempDir()
 	program := filepath.Join(dir, "probe")
-	if err := os.WriteFile(program+".c", source.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(program+".c", source.Bytes(), 0o644))
 	args := []string{"-o", program, program + ".c"}
 	headers := os.Getenv(headersVariable)
 	if headers != "" {
@@ -213,22 +197,14 @@ func (a abi) ask(t *testing.T, cc string) map[string]uint64 {
 	}
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		text := fmt.Sprintf("%s is missing or older than this part: %v\n%.500s", a.header, err, out)
-		if headers != "" {
-			t.Fatal(text)
-		}
+		must.Be(t, headers, "", "%v", text)
 		t.Skip(text, "install linux-libc-dev of a newer release, or set "+headersVariable)
 	}
-	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command(program).Output())(t)
 	values := map[string]uint64{}
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), "=")
-		n, err := strconv.ParseUint(value, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.ParseUint(value, 10, 64))(t)
 		values[name] = n
 	}
 	return values

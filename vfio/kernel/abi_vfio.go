@@ -45,25 +45,6 @@ type irqSet struct {
 	start, count        uint32
 }
 
-// hotResetInfo is followed by count dependents.
-type hotResetInfo struct {
-	_                   structs.HostLayout
-	argsz, flags, count uint32
-}
-
-type hotResetDependent struct {
-	_          structs.HostLayout
-	id         uint32 // IOMMU group, or device ID if hotResetFlagDevID is set
-	segment    uint16
-	bus, devfn uint8
-}
-
-// hotReset is followed by count descriptors of groups.
-type hotReset struct {
-	_                   structs.HostLayout
-	argsz, flags, count uint32
-}
-
 type iommuInfo struct {
 	_            structs.HostLayout
 	argsz, flags uint32

@@ -2,14 +2,11 @@ package kernel
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -75,11 +72,6 @@ func (d *Device) disarm() error {
 	d.alerts.ended = true
 	close(d.alerts.channel)
 	d.alerts.mu.Unlock()
-	d.irqMu.Lock()
-	defer d.irqMu.Unlock()
-	for index := range d.relays {
-		errs = append(errs, d.setRelay("disconnect interrupts of", index, -1))
-	}
 	return errors.Join(errs...)
 }
 
@@ -88,7 +80,7 @@ func (d *Device) disconnectAll() error {
 	errs := []error{d.disconnectVectors()}
 	for _, index := range []int{vfio.IRQErr, vfio.IRQReq} {
 		if index < len(d.irqs) && d.irqs[index].Count > 0 {
-			errs = append(errs, d.act(index, irqSetActionTrigger, 0))
+			errs = append(errs, d.act(index))
 		}
 	}
 	return errors.Join(errs...)
@@ -109,7 +101,6 @@ func (d *Device) alert(err error, hint string) {
 func (d *Device) watchErrors(fd *vfio.Eventfd) {
 	for fd.Wait(context.Background()) == nil {
 		d.alert(fmt.Errorf("%w: PCI Express reports an uncorrectable error", ErrDeviceFault), "reset it, or close it and look at dmesg")
-		d.relay(vfio.IRQErr)
 	}
 }
 
@@ -121,7 +112,6 @@ func (d *Device) watchRequests(fd *vfio.Eventfd) {
 	}
 	cause := fmt.Errorf("%w: the kernel wants it back, to unbind or remove it", vfio.ErrDeviceGone)
 	d.alert(cause, "close it")
-	d.relay(vfio.IRQReq)
 	select {
 	case <-d.alerts.stop:
 	case <-time.After(d.host.grace):
@@ -131,37 +121,4 @@ func (d *Device) watchRequests(fd *vfio.Eventfd) {
 
 func (d *Device) logRevoked(err error) {
 	slog.Warn("the kernel wanted the device back and it was not closed: it was taken away", "device", d.info.Address, "err", err)
-}
-
-// setRelay keeps an eventfd that is signalled when one of the device's own
-// interrupts fires; a negative one ends that. The caller holds irqMu.
-func (d *Device) setRelay(op string, index, eventfd int) error {
-	if old, ok := d.relays[index]; ok {
-		delete(d.relays, index)
-		if err := unix.Close(old); err != nil {
-			return d.fail(op, err, "")
-		}
-	}
-	if eventfd < 0 {
-		return nil
-	}
-	fd, err := unix.FcntlInt(uintptr(eventfd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return d.fail(op, err, hintEventfd(err))
-	}
-	d.relays[index] = fd
-	return nil
-}
-
-// relay signals the caller's eventfd, if there is one. A full one is signalled
-// already, and no other failure concerns the device.
-func (d *Device) relay(index int) {
-	d.irqMu.Lock()
-	defer d.irqMu.Unlock()
-	if fd, ok := d.relays[index]; ok {
-		one := binary.NativeEndian.AppendUint64(nil, 1)
-		if _, err := unix.Write(fd, one); err != nil && !errors.Is(err, unix.EAGAIN) {
-			slog.Debug("eventfd of an interrupt cannot be signalled", "device", d.info.Address, "err", err)
-		}
-	}
 }

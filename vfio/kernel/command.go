@@ -17,7 +17,7 @@ func (d *Device) setCommand(set, clear uint16) error {
 	}
 	v := binary.LittleEndian.Uint16(b[:])
 	if v == 0xffff {
-		return d.fail("read the command register of", vfio.ErrDeviceGone, powerHint(d.host.root, d.fn.Address))
+		return d.fail("read the command register of", vfio.ErrDeviceGone, d.host.hostHint(d.fn.Address))
 	}
 	if v&^clear|set == v {
 		return nil

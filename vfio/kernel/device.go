@@ -35,8 +35,6 @@ type Device struct {
 	irqMu sync.Mutex
 	// vectors counts those that the kernel has made for each of INTx, MSI and MSI-X.
 	vectors [vfio.IRQErr]int
-	// relays are eventfds of the caller for the two interrupts that are ours.
-	relays map[int]int
 
 	// mapMu is held while mappings of regions come, go or change.
 	mapMu sync.Mutex
@@ -62,7 +60,7 @@ func (at opening) newDevice(backend string, d *domain, fd int) (*Device, error) 
 		host: at.host, fn: at.fn, domain: d, fd: fd,
 		info: vfio.Info{Address: at.text, Backend: backend, Resettable: info.flags&deviceFlagReset != 0,
 			Regions: int(info.numRegions), IRQs: int(info.numIRQs)},
-		maps: map[*vfio.Mapping][]byte{}, relays: map[int]int{},
+		maps: map[*vfio.Mapping][]byte{},
 	}
 	dev.part, dev.parts = at.share()
 	if _, err := d.refresh(); err != nil {
@@ -111,7 +109,7 @@ func (d *Device) checkPresent() error {
 		return err
 	}
 	if b == [2]byte{0xff, 0xff} {
-		return d.fail("find", fmt.Errorf("%w: its vendor reads as all ones", vfio.ErrDeviceGone), powerHint(d.host.root, d.fn.Address))
+		return d.fail("find", fmt.Errorf("%w: its vendor reads as all ones", vfio.ErrDeviceGone), d.host.hostHint(d.fn.Address))
 	}
 	return nil
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -18,24 +19,16 @@ func TestMapDMA(t *testing.T) {
 		t.Run(b, func(t *testing.T) {
 			k, d := ready(t, b)
 			mem := alloc(t, 8192)
-			if err := d.MapDMA(mem, 0x10000, both); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.MapDMA(mem, 0x12000, vfio.DMARead); err != nil { // the same memory, right behind
-				t.Fatal(err)
-			}
+			must.OK(t, d.MapDMA(mem, 0x10000, both))
+			must.OK(t, d.MapDMA(mem, 0x12000, vfio.DMARead)) // the same memory, right behind
 			if got := k.mapped(); !maps.Equal(got, map[uint64]uint64{0x10000: 0x2000, 0x12000: 0x2000}) {
 				t.Errorf("the kernel has mapped %#x", got)
 			}
-			if err := d.UnmapDMA(0x10000, 8192); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.UnmapDMA(0x10000, 8192))
 			if got := k.mapped(); !maps.Equal(got, map[uint64]uint64{0x12000: 0x2000}) {
 				t.Errorf("the kernel has mapped %#x", got)
 			}
-			if err := d.MapDMA(mem, 0x10000, vfio.DMAWrite); err != nil { // free again
-				t.Fatal(err)
-			}
+			must.OK(t, d.MapDMA(mem, 0x10000, vfio.DMAWrite)) // free again
 		})
 	}
 }
@@ -46,14 +39,10 @@ func TestBadMapDMA(t *testing.T) {
 		t.Run(b, func(t *testing.T) {
 			k, d := ready(t, b)
 			mem, gone := alloc(t, 8192), alloc(t, 4096)
-			if err := gone.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.MapDMA(mem, 0x10000, both); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, gone.Close())
+			must.OK(t, d.MapDMA(mem, 0x10000, both))
 			before := k.mapped()
-			const ranges = "usable: 0x0 to 0xfedfffff 0xfef00000 to 0x7fffffffff"
+			const ranges = "usable: [0x0 to 0xfedfffff 0xfef00000 to 0x7fffffffff]"
 			for _, tt := range []struct {
 				name string
 				err  error
@@ -68,10 +57,10 @@ func TestBadMapDMA(t *testing.T) {
 				{"ends outside", d.MapDMA(mem, 0xfedff000, both), vfio.ErrIOVARange, ranges},
 				{"beyond the width", d.MapDMA(mem, 1<<39, both), vfio.ErrIOVARange, ranges},
 				{"wraps", d.MapDMA(mem, ^uint64(0)-4095, both), vfio.ErrIOVARange, ranges},
-				{"no access", d.MapDMA(mem, 0x20000, 0), unix.EINVAL, "read, write or both"},
-				{"unknown access", d.MapDMA(mem, 0x20000, 8), unix.EINVAL, ""},
-				{"closed memory", d.MapDMA(gone, 0x20000, both), vfio.ErrClosed, ""},
-				{"no memory", d.MapDMA(nil, 0x20000, both), vfio.ErrClosed, ""},
+				{"no access", d.MapDMA(mem, 0x20000, 0), vfio.ErrNotSupported, "DMARead, DMAWrite or both"},
+				{"unknown access", d.MapDMA(mem, 0x20000, 8), vfio.ErrNotSupported, ""},
+				{"closed memory", d.MapDMA(gone, 0x20000, both), vfio.ErrNoDMAMemory, ""},
+				{"no memory", d.MapDMA(nil, 0x20000, both), vfio.ErrNoDMAMemory, ""},
 				{"unmap a half", d.UnmapDMA(0x10000, 4096), vfio.ErrNotMapped, ""},
 				{"unmap more", d.UnmapDMA(0x10000, 16384), vfio.ErrNotMapped, ""},
 				{"unmap the middle", d.UnmapDMA(0x11000, 4096), vfio.ErrNotMapped, ""},
@@ -100,7 +89,7 @@ func TestKernelRefusesMap(t *testing.T) {
 		{unix.ENOMEM, unix.ENOMEM, []string{"8192 bytes are wanted"}},
 		{unix.ENOSPC, unix.ENOSPC, []string{"0 mappings are in use", "map larger pieces"}},
 		{unix.EEXIST, vfio.ErrIOVAInUse, nil},
-		{unix.EINVAL, vfio.ErrIOVARange, []string{"usable: 0x0 to"}},
+		{unix.EINVAL, vfio.ErrIOVARange, []string{"usable: [0x0 to"}},
 		{unix.EFAULT, unix.EFAULT, []string{"cannot be pinned"}},
 		{unix.EIO, unix.EIO, nil},
 	} {
@@ -125,17 +114,9 @@ func TestKernelRefusesMap(t *testing.T) {
 // TestMemlockHint: the limit, what is locked, and what it should be.
 func TestMemlockHint(t *testing.T) {
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 65536, Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old))
+	must.OK(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 65536, Max: old.Max}))
+	t.Cleanup(func() { should.OK(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old)) })
 	k, d := ready(t, backendGroup)
 	k.fail["MAP_DMA"] = unix.ENOMEM
 	err := d.MapDMA(alloc(t, 1<<20), 0x100000, both)
@@ -146,20 +127,12 @@ func TestMemlockHint(t *testing.T) {
 func TestUnmapFails(t *testing.T) {
 	k, d := ready(t, backendCdev)
 	mem := alloc(t, 4096)
-	if err := d.MapDMA(mem, 0x10000, both); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.MapDMA(mem, 0x10000, both))
 	k.fail["IOAS_UNMAP"] = unix.EBUSY
-	if err := d.UnmapDMA(0x10000, 4096); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("error %v", err)
-	}
-	if err := d.MapDMA(mem, 0x10000, both); !errors.Is(err, vfio.ErrIOVAInUse) {
-		t.Errorf("mapped over what is still mapped: %v", err)
-	}
+	should.Fail(t, d.UnmapDMA(0x10000, 4096), unix.EBUSY, "error")
+	should.Fail(t, d.MapDMA(mem, 0x10000, both), vfio.ErrIOVAInUse, "mapped over what is still mapped")
 	k.fail["IOAS_UNMAP"] = unix.ENOENT
-	if err := d.UnmapDMA(0x10000, 4096); !errors.Is(err, vfio.ErrNotMapped) {
-		t.Errorf("error %v", err)
-	}
+	should.Fail(t, d.UnmapDMA(0x10000, 4096), vfio.ErrNotMapped, "error")
 	delete(k.fail, "IOAS_UNMAP")
 	for _, h := range k.fds {
 		for _, s := range h.spaces {
@@ -168,74 +141,6 @@ func TestUnmapFails(t *testing.T) {
 	}
 	if err := d.MapDMA(mem, 0x10000, both); err != nil {
 		t.Errorf("what the kernel does not know is still in the way: %v", err)
-	}
-}
-
-func TestMapDMABatch(t *testing.T) {
-	for _, b := range backends[:2] {
-		t.Run(b, func(t *testing.T) {
-			k, d := ready(t, b)
-			k.iommu.limit = 3
-			mem := alloc(t, 4096)
-			batch := func(iovas ...uint64) error {
-				var list []DMAMapping
-				for _, iova := range iovas {
-					list = append(list, DMAMapping{mem, iova, both})
-				}
-				return d.MapDMABatch(list)
-			}
-			if err := batch(); err != nil {
-				t.Errorf("nothing: %v", err)
-			}
-			k.steps()
-			for _, tt := range []struct {
-				name  string
-				iovas []uint64
-				want  error
-			}{
-				{"one outside", []uint64{0x1000, 0x2000, 1 << 50}, vfio.ErrIOVARange},
-				{"twice the same", []uint64{0x1000, 0x2000, 0x1000}, vfio.ErrIOVAInUse},
-			} {
-				if err := batch(tt.iovas...); !errors.Is(err, tt.want) {
-					t.Errorf("%s: %v", tt.name, err)
-				}
-			}
-			if calls := k.steps(); len(calls) > 0 {
-				t.Errorf("the kernel was asked although the list is bad: %v", calls)
-			}
-			// The kernel refuses the last one.
-			if err := batch(0x1000, 0x2000, 0x3000, 0x4000); !errors.Is(err, unix.ENOSPC) {
-				t.Errorf("more than there can be: %v", err)
-			}
-			if got := k.mapped(); len(got) > 0 {
-				t.Errorf("a failed batch left %#x", got)
-			}
-			if err := batch(0x1000, 0x2000, 0x3000); err != nil {
-				t.Error(err)
-			}
-			if n, ok, err := d.DMAAvailable(); err != nil || n != 0 || ok != (b == backendGroup) {
-				t.Errorf("%d mappings left, told %v, %v", n, ok, err)
-			}
-		})
-	}
-}
-
-// TestBatchLooksFirst: type 1 says how many mappings are left.
-func TestBatchLooksFirst(t *testing.T) {
-	k, d := ready(t, backendGroup)
-	k.iommu.limit = 1
-	k.tr.file("1\n", "sys/module/vfio_iommu_type1/parameters/dma_entry_limit")
-	mem := alloc(t, 4096)
-	k.steps()
-	err := d.MapDMABatch([]DMAMapping{{mem, 0x1000, both}, {mem, 0x2000, both}})
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("error %v", err)
-	}
-	says(t, err, "the kernel takes 1 more", "dma_entry_limit, now 1")
-	for _, s := range k.steps() {
-		if s == "MAP_DMA" {
-			t.Error("mapped although there is no room for all")
-		}
 	}
 }
 
@@ -256,10 +161,7 @@ func TestSharedGroup(t *testing.T) {
 			second := mustOpen(t, h, "pci:"+other+"?backend="+b)
 			parts := [2][]vfio.IOVARange{}
 			for i, d := range []*Device{first, second} {
-				r, err := d.IOVARanges()
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(d.IOVARanges())(t)
 				if len(r) == 0 || r[0].First >= 1<<32 {
 					t.Errorf("function %d has no addresses below 4 GiB: %#x", i, r)
 				}
@@ -274,24 +176,14 @@ func TestSharedGroup(t *testing.T) {
 			}
 			mem := alloc(t, 4096)
 			at := parts[1][0].First
-			if err := second.MapDMA(mem, at, both); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, second.MapDMA(mem, at, both))
 			err := first.MapDMA(mem, at, both)
-			if !errors.Is(err, vfio.ErrIOVAInUse) {
-				t.Errorf("both at one address: %v", err)
-			}
+			should.Fail(t, err, vfio.ErrIOVAInUse, "both at one address")
 			says(t, err, other, "IOVARanges")
-			if err := first.UnmapDMA(at, 4096); !errors.Is(err, vfio.ErrNotMapped) {
-				t.Errorf("the wrong function unmaps: %v", err)
-			}
+			should.Fail(t, first.UnmapDMA(at, 4096), vfio.ErrNotMapped, "the wrong function unmaps")
 			// The second closes; the first goes on, in the same address space.
-			if err := first.MapDMA(mem, parts[0][1].First, both); err != nil {
-				t.Fatal(err)
-			}
-			if err := second.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, first.MapDMA(mem, parts[0][1].First, both))
+			must.OK(t, second.Close())
 			if got := k.mapped(); len(got) != 1 || got[parts[0][1].First] != 4096 {
 				t.Errorf("mapped: %#x", got)
 			}
@@ -302,37 +194,4 @@ func TestSharedGroup(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestDomainModel compares the list of mappings with a set of pages.
-func TestDomainModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := &domain{}
-		pages := map[uint64]uint64{} // first page of the mapping, by page
-		sizes := map[uint64]uint64{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			first := rapid.Uint64Range(0, 30).Draw(t, "first")
-			size := rapid.Uint64Range(1, 6).Draw(t, "size")
-			taken := false
-			for p := first; p < first+size; p++ {
-				_, in := pages[p]
-				taken = taken || in
-			}
-			if _, got := d.overlaps(first*4096, size*4096); got != taken {
-				t.Fatalf("pages %d to %d: overlap %v, want %v", first, first+size-1, got, taken)
-			}
-			if !taken {
-				d.add(mapped{iova: first * 4096, size: size * 4096})
-				for p := first; p < first+size; p++ {
-					pages[p] = first
-				}
-				sizes[first] = size
-			} else if start, ok := pages[first]; ok && rapid.Bool().Draw(t, "remove") {
-				d.remove(start * 4096)
-				for p := start; p < start+sizes[start]; p++ {
-					delete(pages, p)
-				}
-			}
-		}
-	})
 }

@@ -9,7 +9,6 @@
 //
 //	backend   auto (default), cdev, group or noiommu
 //	vf_token  the UUID that the holder of a virtual function's parent has set
-//	huge      on (default) or off: whether iommufd may use large IOMMU pages
 //
 // There are three ways to the device, and Info().Backend says which one it is:
 //

@@ -1,11 +1,10 @@
 package kernel
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/internal/ranges"
 )
 
 // space is an address space that the kernel keeps for us. Errors are errnos or
@@ -27,7 +26,7 @@ type domain struct {
 	users int // guarded by host.turn
 
 	mu   sync.Mutex
-	maps []mapped // sorted, apart from each other
+	maps ranges.Table[*mapped]
 	// known is the result of limits when the last function joined: only that
 	// changes what can be mapped. How many mappings are left changes all the time.
 	known limits
@@ -51,41 +50,13 @@ type mapped struct {
 	owner      *Device
 }
 
-// find returns where a mapping that begins at iova is or would be.
-func (d *domain) find(iova uint64) (int, bool) {
-	return slices.BinarySearchFunc(d.maps, iova, func(m mapped, iova uint64) int { return cmp.Compare(m.iova, iova) })
-}
-
-// overlaps returns a mapping that has addresses in common with the range, which
-// does not wrap.
-func (d *domain) overlaps(iova, size uint64) (mapped, bool) {
-	i, ok := d.find(iova)
-	switch {
-	case ok:
-		return d.maps[i], true
-	case i > 0 && iova-d.maps[i-1].iova < d.maps[i-1].size:
-		return d.maps[i-1], true
-	case i < len(d.maps) && d.maps[i].iova-iova < size:
-		return d.maps[i], true
-	}
-	return mapped{}, false
-}
-
-func (d *domain) add(m mapped) {
-	i, _ := d.find(m.iova)
-	d.maps = slices.Insert(d.maps, i, m)
-}
-
-// remove forgets the mapping at iova, which is there.
-func (d *domain) remove(iova uint64) {
-	if i, ok := d.find(iova); ok {
-		d.maps = slices.Delete(d.maps, i, i+1)
-	}
-}
+// First and Last are the first and the last address.
+func (m *mapped) First() uint64 { return m.iova }
+func (m *mapped) Last() uint64  { return m.iova + (m.size - 1) }
 
 // owned lists what a device has mapped.
-func (d *domain) owned(by *Device) []mapped {
-	var list []mapped
+func (d *domain) owned(by *Device) []*mapped {
+	var list []*mapped
 	for _, m := range d.maps {
 		if m.owner == by {
 			list = append(list, m)

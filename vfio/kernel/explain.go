@@ -3,6 +3,8 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,17 +14,16 @@ import (
 
 // explainMap makes the error of a mapping that the kernel refused. The caller
 // holds the domain's lock.
-func (d *Device) explainMap(m DMAMapping, err error) error {
-	op := fmt.Sprintf("map %v for", m)
+func (d *Device) explainMap(op string, size uint64, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOMEM):
-		return d.fail(op, err, hintMemlock(m.Memory.Size(), d.host.root))
+		return d.fail(op, err, hintMemlock(size, d.host.root))
 	case errors.Is(err, unix.ENOSPC):
 		return d.fail(op, err, d.hintMappings())
 	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EADDRINUSE):
 		return d.fail(op, fmt.Errorf("%w: %w", vfio.ErrIOVAInUse, err), "")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EADDRNOTAVAIL):
-		return d.fail(op, fmt.Errorf("%w: %w", vfio.ErrIOVARange, err), hintRanges(d.domain.known.ranges))
+		return d.fail(op, fmt.Errorf("%w: %w", vfio.ErrIOVARange, err), fmt.Sprint("usable: ", d.domain.known.ranges))
 	case errors.Is(err, unix.EFAULT):
 		return d.fail(op, err, "the memory cannot be pinned")
 	}
@@ -57,4 +58,20 @@ func hintMemlock(want uint64, root hostpci.Root) string {
 	kib := (locked + want + 1023) / 1024
 	return hint + fmt.Sprintf("%d are locked or pinned already, of at most %d (RLIMIT_MEMLOCK): ulimit -l %d, "+
 		"memlock in /etc/security/limits.conf, or LimitMEMLOCK=%dK in a systemd unit; CAP_IPC_LOCK has no limit", locked, r.Cur, kib, kib)
+}
+
+// locked returns how many bytes this process has locked and pinned.
+func locked(root hostpci.Root) uint64 {
+	var sum uint64
+	for line := range strings.Lines(root.Optional("proc/self/status")) {
+		name, rest, _ := strings.Cut(line, ":")
+		fields := strings.Fields(rest)
+		if name != "VmLck" && name != "VmPin" || len(fields) == 0 {
+			continue
+		}
+		if kib, err := strconv.ParseUint(fields[0], 10, 54); err == nil {
+			sum += kib << 10
+		}
+	}
+	return sum
 }

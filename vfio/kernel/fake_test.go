@@ -59,7 +59,6 @@ type handle struct {
 // fakeSpace is an address space.
 type fakeSpace struct {
 	maps map[uint64]uint64 // size by IOVA
-	huge bool
 }
 
 // fakeIOMMU is what the IOMMU can do.
@@ -273,7 +272,6 @@ func (h *handle) find(request uint32) (string, answer) {
 			iommuIOASIOVARanges: {"IOVA_RANGES", (*fake).ioasRanges},
 			iommuIOASMap:        {"IOAS_MAP", (*fake).ioasMap},
 			iommuIOASUnmap:      {"IOAS_UNMAP", (*fake).ioasUnmap},
-			iommuOption:         {"OPTION", (*fake).option},
 		},
 		"device": {
 			vfioDeviceBindIOMMUFD:   {"BIND_IOMMUFD", (*fake).bind},
@@ -282,8 +280,6 @@ func (h *handle) find(request uint32) (string, answer) {
 			vfioDeviceGetRegionInfo: {"GET_REGION_INFO", (*fake).regionInfo},
 			vfioDeviceGetIRQInfo:    {"GET_IRQ_INFO", (*fake).irqInfo},
 			vfioDeviceSetIRQs:       {"SET_IRQS", (*fake).setIRQs},
-			vfioDeviceHotResetInfo:  {"HOT_RESET_INFO", (*fake).hotResetInfo},
-			vfioDeviceHotReset:      {"HOT_RESET", (*fake).hotReset},
 		},
 	}[h.kind][request]
 	return x.step, x.do
@@ -303,17 +299,4 @@ func (k *fake) mapped() map[uint64]uint64 {
 		}
 	}
 	return all
-}
-
-// count returns how many descriptors of a kind are open.
-func (k *fake) count(kind string) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := 0
-	for _, h := range k.fds {
-		if h.kind == kind {
-			n++
-		}
-	}
-	return n
 }

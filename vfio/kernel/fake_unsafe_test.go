@@ -33,7 +33,7 @@ func (k *fake) bind(h *handle, arg []byte) (int, error) {
 		return 0, unix.EINVAL
 	case b.flags != 0 && h.function.noTokens:
 		return 0, unix.EINVAL
-	case h.function.token != "" && (b.flags != bindFlagToken || *(*[16]byte)(b.token) != *options{token: h.function.token}.tokenBytes()):
+	case h.function.token != "" && (b.flags != bindFlagToken || *(*[16]byte)(b.token) != *token(h.function.token).bytes()):
 		return 0, unix.EACCES
 	}
 	h.bound = iommufd

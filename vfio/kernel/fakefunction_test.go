@@ -3,7 +3,6 @@ package kernel
 import (
 	"encoding/binary"
 	"errors"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -23,10 +22,6 @@ type fakeFunction struct {
 
 	regions []fakeRegion
 	irqs    []fakeIRQ
-	// affected are the functions of a hot reset, with groups or device IDs.
-	affected   []hotResetDependent
-	noHotReset bool
-	proofs     [][]int // the groups that were shown
 }
 
 // fakeRegion lies at its index shifted left by 40 bits.
@@ -66,7 +61,6 @@ func newFakeFunction() *fakeFunction {
 	f.irqs[vfio.IRQMSIX] = fakeIRQ{count: 16, flags: 1}
 	f.irqs[vfio.IRQErr] = fakeIRQ{count: 1, flags: 9}
 	f.irqs[vfio.IRQReq] = fakeIRQ{count: 1, flags: 9}
-	f.affected = []hotResetDependent{{id: 7, bus: 3}}
 	return f
 }
 
@@ -193,12 +187,6 @@ func (k *fake) setIRQs(h *handle, arg []byte) (int, error) {
 		}
 		q.off()
 		return 0, nil
-	case irqSetDataNone | irqSetActionMask, irqSetDataNone | irqSetActionUnmask:
-		if !on || s.index != vfio.IRQINTx || s.count != 1 {
-			return 0, unix.EINVAL
-		}
-		q.masked = s.flags&irqSetActionMask != 0
-		return 0, nil
 	case irqSetDataEventfd | irqSetActionTrigger:
 		return k.connect(h.function, int(s.index), int(s.start), arg[20:])
 	}
@@ -243,44 +231,6 @@ func (k *fake) connect(f *fakeFunction, index, start int, data []byte) (int, err
 		q.fds[start+i] = fd
 	}
 	return 0, nil
-}
-
-func (k *fake) hotResetInfo(h *handle, arg []byte) (int, error) {
-	if h.function.noHotReset {
-		return 0, unix.ENODEV
-	}
-	info, _ := load[hotResetInfo](arg)
-	room := (int(info.argsz) - 12) / 8
-	info.count = uint32(len(h.function.affected))
-	if h.direct {
-		info.flags = hotResetFlagDevID
-	}
-	put(arg, info)
-	if len(h.function.affected) > room {
-		return 0, unix.ENOSPC
-	}
-	for i, a := range h.function.affected {
-		put(arg[12+8*i:], a)
-	}
-	return 0, nil
-}
-
-func (k *fake) hotReset(h *handle, arg []byte) (int, error) {
-	r, _ := load[hotReset](arg)
-	var proof []int
-	for i := range int(r.count) {
-		fd := int(int32(binary.NativeEndian.Uint32(arg[12+4*i:])))
-		if k.fds[fd] == nil || k.fds[fd].kind != "group" {
-			return 0, unix.EINVAL
-		}
-		proof = append(proof, k.fds[fd].group)
-	}
-	if h.direct != (len(proof) == 0) { // groups and nodes do not mix
-		return 0, unix.EINVAL
-	}
-	slices.Sort(proof)
-	h.function.proofs = append(h.function.proofs, proof)
-	return 0, h.function.reset()
 }
 
 func (k *fake) access(fd int, offset int64, move func([]byte) int, step string) (int, error) {

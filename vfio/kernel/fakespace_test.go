@@ -166,7 +166,7 @@ func (k *fake) ioasAlloc(h *handle, arg []byte) (int, error) {
 	}
 	k.next++
 	a.ioas = uint32(k.next)
-	h.spaces[a.ioas] = &fakeSpace{maps: map[uint64]uint64{}, huge: true}
+	h.spaces[a.ioas] = &fakeSpace{maps: map[uint64]uint64{}}
 	put(arg, a)
 	return 0, nil
 }
@@ -203,15 +203,6 @@ func (k *fake) ioasUnmap(h *handle, arg []byte) (int, error) {
 		return 0, unix.ENOENT
 	}
 	delete(h.spaces[u.ioas].maps, u.iova)
-	return 0, nil
-}
-
-func (k *fake) option(h *handle, arg []byte) (int, error) {
-	o, ok := load[option](arg)
-	if !ok || o.size != sizeOf(&o) || o.id != iommuOptionHugePages || o.op != iommuOptionOpSet || h.spaces[o.object] == nil {
-		return 0, unix.EINVAL
-	}
-	h.spaces[o.object].huge = o.value != 0
 	return 0, nil
 }
 

@@ -28,7 +28,7 @@ func (at opening) openGroup() (space, error) {
 // the given type.
 func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 	if at.fn.IOMMUGroup < 0 {
-		return nil, at.missing("find the IOMMU group of", unix.ENOENT, "dev/vfio")
+		return nil, at.failStep("find the IOMMU group of", unix.ENOENT)
 	}
 	g := &groupSpace{sys: at.sys, container: -1, group: -1}
 	defer func() {
@@ -41,14 +41,14 @@ func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 	}
 	version, err := at.sys.ioctlNumber(g.container, vfioGetAPIVersion, 0)
 	if err != nil {
-		return nil, at.fail("ask for the VFIO version to open", err, hintNoContainer(err))
+		return nil, at.failStep("ask for the VFIO version to open", err)
 	}
 	if version != vfioAPIVersion {
 		return nil, at.fail("ask for the VFIO version to open", fmt.Errorf("%w: version %d, this program knows %d",
 			vfio.ErrNotSupported, version, vfioAPIVersion), "")
 	}
 	if n, err := at.sys.ioctlNumber(g.container, vfioCheckExtension, iommu); err != nil || n == 0 {
-		return nil, at.fail("ask for the type of IOMMU to open", noExtension(err), hintIOMMUType(iommu))
+		return nil, at.failStep("ask for the type of IOMMU to open", errors.Join(vfio.ErrNotSupported, err))
 	}
 	if g.group, err = at.openNode("group", at.fn.GroupNode()); err != nil {
 		return nil, err
@@ -58,38 +58,33 @@ func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 		return nil, at.fail("read the group's status to open", err, "")
 	}
 	if status.flags&groupViable == 0 {
-		return nil, at.fail("check the group to open", errNotViable, at.hintViable())
+		return nil, at.notViable("check the group to open", errNotViable)
 	}
 	if status.flags&groupContainerSet != 0 {
 		return nil, at.fail("check the group to open", unix.EBUSY, at.heldBy(at.fn.GroupNode()))
 	}
 	fd := int32(g.container)
-	if _, err := at.sys.ioctl(g.group, vfioGroupSetContainer, bytesOf(&fd)); err != nil {
-		return nil, at.fail("put the group into a container to open", err, at.hintSetContainer(err))
+	switch _, err := at.sys.ioctl(g.group, vfioGroupSetContainer, bytesOf(&fd)); {
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
+		return nil, at.fail("put the group into a container to open", err, at.heldBy(at.fn.GroupNode()))
+	case err != nil:
+		return nil, at.notViable("put the group into a container to open", err)
 	}
 	if _, err := at.sys.ioctlNumber(g.container, vfioSetIOMMU, iommu); err != nil {
-		return nil, at.fail("set the container's IOMMU to open", err, hintSetIOMMU(err))
+		return nil, at.failStep("set the container's IOMMU to open", err)
 	}
 	return g, nil
-}
-
-// noExtension is the reason why an extension is not there.
-func noExtension(err error) error {
-	if err == nil {
-		return vfio.ErrNotSupported
-	}
-	return fmt.Errorf("%w: %w", vfio.ErrNotSupported, err)
 }
 
 // openDevice takes the function out of the group.
 func (g *groupSpace) openDevice(at opening) (int, error) {
 	name := at.fn.Address
-	if at.token != "" {
-		name += " vf_token=" + at.token
+	if at.Token != "" {
+		name += " vf_token=" + string(at.Token)
 	}
 	fd, err := at.sys.ioctl(g.group, vfioGroupGetDeviceFD, append([]byte(name), 0))
 	if err != nil {
-		return -1, at.fail("take from its group", err, at.hintDevice(err))
+		return -1, at.failDevice("take from its group", err)
 	}
 	return fd, nil
 }
@@ -131,9 +126,6 @@ func (g *groupSpace) limits() (limits, error) {
 	}
 	return parseIOMMUInfo(b)
 }
-
-// groupFD proves to the kernel that the group is ours.
-func (g *groupSpace) groupFD() int { return g.group }
 
 // close closes what is open. The group goes first: that takes it out of the
 // container.

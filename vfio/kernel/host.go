@@ -40,14 +40,10 @@ type host struct {
 	domains map[string]*domain
 	devices map[string]*Device // by function
 	iommufd iommufd
-
-	// resetting is held while a bus or slot is reset, as that uses several
-	// devices.
-	resetting chan struct{}
 }
 
 func newHost(sys system, root hostpci.Root) *host {
-	return &host{sys: sys, root: root, grace: requestGrace, turn: make(chan struct{}, 1), resetting: make(chan struct{}, 1),
+	return &host{sys: sys, root: root, grace: requestGrace, turn: make(chan struct{}, 1),
 		domains: map[string]*domain{}, devices: map[string]*Device{}}
 }
 
@@ -97,13 +93,13 @@ func (h *host) open(ctx context.Context, a vfio.Address) (*Device, error) {
 // choose opens the device by the back end that was asked for.
 func (at opening) choose() (*Device, error) {
 	switch {
-	case at.backend == backendNoIOMMU, at.backend == backendAuto && at.fn.Unguarded && at.noIOMMUAllowed():
+	case at.Backend == backendNoIOMMU, at.Backend == backendAuto && at.fn.Unguarded && at.noIOMMUAllowed():
 		return at.with(backendNoIOMMU)
 	case at.fn.Unguarded:
 		return nil, at.fail("open", vfio.ErrNotSupported, fmt.Sprintf("no IOMMU guards this function: turn the IOMMU on, or accept "+
 			"that the device can read and write all memory with backend=noiommu or %s=allow", noIOMMUVariable))
-	case at.backend != backendAuto:
-		return at.with(at.backend)
+	case at.Backend != backendAuto:
+		return at.with(at.Backend)
 	case !at.hasCdev():
 		return at.with(backendGroup)
 	}
@@ -135,7 +131,7 @@ func (at opening) mayFallBack(err error) bool {
 			return true
 		}
 	}
-	return at.token != "" && errors.Is(err, unix.EINVAL)
+	return at.Token != "" && errors.Is(err, unix.EINVAL)
 }
 
 // with opens the device by one back end.

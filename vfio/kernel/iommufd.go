@@ -28,7 +28,7 @@ type ioasSpace struct {
 // openIOMMUFD makes an address space. Devices are attached to it later.
 func (at opening) openIOMMUFD() (_ space, err error) {
 	if at.node == "" {
-		return nil, at.missing("find the node of", unix.ENOENT, "dev/vfio/devices")
+		return nil, at.fail("find the node of", unix.ENOENT, "use backend=group if this kernel gives functions no nodes of their own; "+at.hostHint(at.fn.Address))
 	}
 	if at.iommufd.users == 0 {
 		if at.iommufd.fd, err = at.openNode("iommufd", "dev/iommu"); err != nil {
@@ -38,17 +38,9 @@ func (at opening) openIOMMUFD() (_ space, err error) {
 	at.iommufd.users++
 	a := ioasAlloc{}
 	if _, err := at.sys.ioctl(at.iommufd.fd, iommuIOASAlloc, sized(&a)); err != nil {
-		return nil, errors.Join(at.fail("make an address space for", err, hintIOMMUFD(err)), at.closeIOMMUFD())
+		return nil, errors.Join(at.failStep("make an address space for", err), at.closeIOMMUFD())
 	}
-	s := &ioasSpace{host: at.host, sys: at.sys, iommufd: at.iommufd.fd, ioas: a.ioas}
-	if at.huge {
-		return s, nil // as the kernel does anyway
-	}
-	o := option{id: iommuOptionHugePages, op: iommuOptionOpSet, object: s.ioas}
-	if _, err := at.sys.ioctl(s.iommufd, iommuOption, sized(&o)); err != nil {
-		return nil, errors.Join(at.fail("turn large IOMMU pages off for", err, hintIOMMUFD(err)), s.close())
-	}
-	return s, nil
+	return &ioasSpace{host: at.host, sys: at.sys, iommufd: at.iommufd.fd, ioas: a.ioas}, nil
 }
 
 // closeIOMMUFD closes /dev/iommu after the last address space. The caller has
@@ -73,13 +65,12 @@ func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
 			err = errors.Join(err, at.sys.close(fd))
 		}
 	}()
-	bind := newBind(s.iommufd, at.tokenBytes())
+	bind := newBind(s.iommufd, at.Token.bytes())
 	if _, err := at.sys.ioctl(fd, vfioDeviceBindIOMMUFD, bytesOf(bind)[:bind.argsz]); err != nil {
-		hint, err := at.explainBind(err)
-		return -1, at.fail("bind to iommufd", err, hint)
+		return -1, at.failBind("bind to iommufd", err)
 	}
 	if _, err := at.sys.ioctl(fd, vfioDeviceAttachPT, sized(&attachPT{pageT: s.ioas})); err != nil {
-		return -1, at.fail("attach to an address space", err, hintAttach(err))
+		return -1, at.failStep("attach to an address space", err)
 	}
 	return fd, nil
 }

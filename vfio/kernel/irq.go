@@ -57,10 +57,10 @@ func (d *Device) irq(op string, index int) (vfio.IRQInfo, error) {
 	return d.irqs[index], nil
 }
 
-// SetIRQs connects vectors of an interrupt index to eventfds. Only one of INTx,
-// MSI and MSI-X can be in use: DisableIRQs ends that. INTx is masked by the
-// kernel when it fires, see UnmaskIRQ. The error and request interrupts are the
-// device's own; an eventfd that is connected to them is signalled too.
+// SetIRQs connects vectors of an interrupt index to eventfds. Only one of
+// MSI and MSI-X can be in use: DisableIRQs ends that. INTx, a line that would have to be unmasked after
+// each interrupt, is not supported. The error and request interrupts are the
+// device's own, see Alerts.
 //
 // If it fails with anything else than vfio.ErrNoSuchIRQ, the vectors named are
 // disconnected.
@@ -84,11 +84,8 @@ func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	}
 	d.irqMu.Lock()
 	defer d.irqMu.Unlock()
-	if index == vfio.IRQErr || index == vfio.IRQReq {
-		return d.setRelay(op, index, eventfds[0])
-	}
-	if irq.Flags&vfio.IRQEventfd == 0 || index >= len(d.vectors) {
-		return d.fail(op, vfio.ErrNotSupported, "")
+	if irq.Flags&vfio.IRQEventfd == 0 || index >= len(d.vectors) || index == vfio.IRQINTx {
+		return d.fail(op, vfio.ErrNotSupported, "use MSI or MSI-X; Alerts gives errors and requests")
 	}
 	for other, n := range d.vectors {
 		if other != index && n > 0 {
@@ -154,10 +151,9 @@ func (d *Device) setEventfds(index, start int, eventfds []int) (int, error) {
 	return d.host.sys.ioctl(d.fd, vfioDeviceSetIRQs, b)
 }
 
-// act does something to vectors without data: masks, unmasks, or disconnects
-// all of them if there are none.
-func (d *Device) act(index int, action, count uint32) error {
-	set := irqSet{flags: irqSetDataNone | action, index: uint32(index), count: count}
+// act disconnects all vectors of an index.
+func (d *Device) act(index int) error {
+	set := irqSet{flags: irqSetDataNone | irqSetActionTrigger, index: uint32(index)}
 	_, err := d.host.sys.ioctl(d.fd, vfioDeviceSetIRQs, sized(&set))
 	return err
 }
@@ -185,9 +181,6 @@ func (d *Device) DisableIRQs(index int) error {
 	}
 	d.irqMu.Lock()
 	defer d.irqMu.Unlock()
-	if index == vfio.IRQErr || index == vfio.IRQReq {
-		return d.setRelay(op, index, -1)
-	}
 	if err := d.disconnect(index); err != nil {
 		return d.fail(op, err, "")
 	}
@@ -200,7 +193,7 @@ func (d *Device) disconnect(index int) error {
 	if index >= len(d.vectors) || d.vectors[index] == 0 {
 		return nil
 	}
-	if err := d.act(index, irqSetActionTrigger, 0); err != nil {
+	if err := d.act(index); err != nil {
 		return err
 	}
 	d.vectors[index] = 0
@@ -217,39 +210,4 @@ func (d *Device) disconnectVectors() error {
 		errs = append(errs, d.disconnect(index))
 	}
 	return errors.Join(errs...)
-}
-
-// UnmaskIRQ lets INTx fire again: the kernel masks it each time, as the line
-// stays raised until the device has been served. The other interrupts cannot be
-// masked here.
-func (d *Device) UnmaskIRQ(index int) error { return d.mask("unmask", index, irqSetActionUnmask) }
-
-// MaskIRQ keeps INTx from firing until UnmaskIRQ.
-func (d *Device) MaskIRQ(index int) error { return d.mask("mask", index, irqSetActionMask) }
-
-func (d *Device) mask(verb string, index int, action uint32) error {
-	op := fmt.Sprintf("%s the %s interrupt of", verb, irqName(max(index, 0)))
-	done, err := d.use(op)
-	if err != nil {
-		return err
-	}
-	defer done()
-	irq, err := d.irq(op, index)
-	if err != nil {
-		return err
-	}
-	d.irqMu.Lock()
-	defer d.irqMu.Unlock()
-	switch {
-	case irq.Count == 0:
-		return d.fail(op, vfio.ErrNoSuchIRQ, "the function has none")
-	case irq.Flags&vfio.IRQMaskable == 0 || index >= len(d.vectors):
-		return d.fail(op, vfio.ErrNotSupported, "only INTx can be masked here: mask vectors in the device")
-	case d.vectors[index] == 0:
-		return d.fail(op, unix.EINVAL, "it is not connected: SetIRQs first")
-	}
-	if err := d.act(index, action, 1); err != nil {
-		return d.fail(op, err, "")
-	}
-	return nil
 }

@@ -3,12 +3,11 @@ package kernel
 import (
 	"errors"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/round"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -22,9 +21,6 @@ func TestOldKernel(t *testing.T) {
 	want := []vfio.IOVARange{{First: 0, Last: 0xfedfffff}, {First: 0xfef00000, Last: 1<<39 - 1}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
-	}
-	if n, ok, err := d.DMAAvailable(); n != 0 || ok || err != nil {
-		t.Errorf("%d mappings left, told %v, %v", n, ok, err)
 	}
 }
 
@@ -51,60 +47,7 @@ func TestLargePages(t *testing.T) {
 	k, h := openFake(t, machine(t))
 	k.iommu.pages = 1<<16 | 1<<21
 	d := mustOpen(t, h, "pci:"+nic+"?backend=group")
-	if err := d.MapDMA(alloc(t, 1<<16), 0x1000, both); !errors.Is(err, vfio.ErrMisaligned) {
-		t.Error(err)
-	}
-}
-
-// TestShares: the parts of a group's functions do not overlap, are of one size,
-// and lie in the ranges.
-func TestShares(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const granule = 4096
-		var ranges []vfio.IOVARange
-		at := rapid.Uint64Range(0, 1<<20).Draw(t, "start")
-		for range rapid.IntRange(1, 5).Draw(t, "ranges") {
-			size := rapid.Uint64Range(1, 1<<rapid.IntRange(13, 38).Draw(t, "bits")).Draw(t, "size")
-			ranges = append(ranges, vfio.IOVARange{First: at, Last: at + size - 1})
-			at += size + rapid.Uint64Range(1, 1<<20).Draw(t, "gap")
-		}
-		if rapid.Bool().Draw(t, "to the end") {
-			ranges = append(ranges, vfio.IOVARange{First: max(at, 1<<40), Last: ^uint64(0)})
-		}
-		of := rapid.IntRange(2, 9).Draw(t, "functions")
-		var all []vfio.IOVARange
-		var sizes []uint64
-		for part := range of {
-			var size uint64
-			for _, r := range shareOf(ranges, part, of, granule) {
-				if r.First%granule != 0 || r.Last%granule != granule-1 || r.Last < r.First {
-					t.Fatalf("part %d has %#x", part, r)
-				}
-				if !slices.ContainsFunc(ranges, func(x vfio.IOVARange) bool { return r.First >= x.First && r.Last <= x.Last }) {
-					t.Fatalf("%#x is not in %#x", r, ranges)
-				}
-				all = append(all, r)
-				size += r.Last - r.First + 1
-			}
-			sizes = append(sizes, size)
-		}
-		slices.SortFunc(all, byFirst)
-		for i := 1; i < len(all); i++ {
-			if all[i].First <= all[i-1].Last {
-				t.Fatalf("%#x and %#x overlap", all[i-1], all[i])
-			}
-		}
-		if slices.Min(sizes) != slices.Max(sizes) {
-			t.Fatalf("parts of %#x bytes", sizes)
-		}
-	})
-}
-
-func TestShareOfOne(t *testing.T) {
-	ranges := []vfio.IOVARange{{First: 1, Last: 99}}
-	if got := shareOf(ranges, 0, 1, 4096); !slices.Equal(got, ranges) {
-		t.Errorf("%v", got)
-	}
+	should.Fail(t, d.MapDMA(alloc(t, 1<<16), 0x1000, both), vfio.ErrMisaligned)
 }
 
 // FuzzParseIOMMUInfo and FuzzParseRegion: the kernel is trusted, but a
@@ -114,9 +57,7 @@ func FuzzParseIOMMUInfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l, err := parseIOMMUInfo(b)
 		if err != nil {
-			if !errors.Is(err, errBadAnswer) {
-				t.Errorf("error %v", err)
-			}
+			should.Fail(t, err, errBadAnswer, "error")
 			return
 		}
 		if l.available < unknown || l.page&(l.page-1) != 0 {
@@ -135,14 +76,10 @@ func FuzzParseRegion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := parseRegion(3, b)
 		if err != nil {
-			if !errors.Is(err, errBadAnswer) {
-				t.Errorf("error %v", err)
-			}
+			should.Fail(t, err, errBadAnswer, "error")
 			return
 		}
-		if r.Index != 3 {
-			t.Errorf("index %d", r.Index)
-		}
+		should.Be(t, r.Index, 3, "index")
 		for _, a := range r.Sparse {
 			if a.Size == 0 || a.Offset > r.Size || a.Offset+a.Size > round.Up(r.Size, uint64(os.Getpagesize())) {
 				t.Errorf("area %+v of %#x bytes", a, r.Size)
@@ -171,9 +108,7 @@ func TestAskWithCaps(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			asked := 0
 			b, err := askWithCaps(request, func(b []byte) error {
-				if got := int(b[0]) | int(b[1])<<8; got != len(b) {
-					t.Errorf("says %d bytes of %d", got, len(b))
-				}
+				should.Be(t, int(b[0])|int(b[1])<<8, len(b), "says bytes")
 				w := tt.wants[asked]
 				b[0], b[1], b[2], b[3] = byte(w), byte(w>>8), byte(w>>16), byte(w>>24)
 				asked++

@@ -3,11 +3,12 @@ package kernel
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -22,34 +23,22 @@ func checkFiles(t *testing.T) {
 	t.Helper()
 	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if n := leaktest.Files(t); n != before {
-			t.Errorf("%d open files, %d before", n, before)
-		}
+		should.Be(t, leaktest.Files(t), before, "open files")
 	})
 }
 
 // tryOpen opens an address on a host.
 func tryOpen(t *testing.T, h *host, address string) (*Device, error) {
 	t.Helper()
-	a, err := vfio.ParseAddress(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(vfio.ParseAddress(address))(t)
 	return h.open(context.Background(), a)
 }
 
 // mustOpen opens an address and closes it at the end of the test.
 func mustOpen(t *testing.T, h *host, address string) *Device {
 	t.Helper()
-	d, err := tryOpen(t, h, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := must.Get(tryOpen(t, h, address))(t)
+	t.Cleanup(func() { should.OK(t, d.Close()) })
 	return d
 }
 
@@ -93,10 +82,7 @@ func forEachBackend(t *testing.T, f func(t *testing.T, k *fake, d *Device)) {
 // alloc returns memory of normal pages.
 func alloc(t *testing.T, size uint64) *vfio.Memory {
 	t.Helper()
-	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -108,9 +94,7 @@ func says(t *testing.T, err error, parts ...string) {
 		t.Fatal("no error")
 	}
 	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%q is not in: %v", p, err)
-		}
+		should.Contain(t, err.Error(), p, "is not in: %v", err)
 	}
 }
 

@@ -27,7 +27,7 @@ func (at opening) openUnguarded() (_ space, err error) {
 			return nil, at.fail("open without IOMMU", vfio.ErrNotSupported,
 				"an IOMMU guards this function: leave backend=noiommu out")
 		}
-		return nil, at.missing("open without IOMMU", unix.ENOENT, "dev/vfio")
+		return nil, at.failStep("open without IOMMU", unix.ENOENT)
 	}
 	pagemap, err := at.sys.open(at.root.Path("proc/self/pagemap"), unix.O_RDONLY)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -38,12 +40,8 @@ func TestNormalPages(t *testing.T) {
 		}
 		says(t, err, "normal pages", "HugeRequire", nic)
 	}
-	if err := mem.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.PhysicalAddress(mem); !errors.Is(err, vfio.ErrClosed) {
-		t.Errorf("closed memory: %v", err)
-	}
+	must.OK(t, mem.Close())
+	should.Refuse(d.PhysicalAddress(mem))(t, vfio.ErrClosed, "closed memory")
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -56,17 +54,13 @@ var (
 
 func TestUnguarded(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, _ *fake, d *Device) {
-		if want := d.Info().Backend == backendNoIOMMU; d.Unguarded() != want {
-			t.Errorf("unguarded: %v, want %v", d.Unguarded(), want)
-		}
+		should.Be(t, d.Unguarded(), d.Info().Backend == backendNoIOMMU, "unguarded")
 	})
 }
 
 func TestPhysicalAddressBehindIOMMU(t *testing.T) {
 	_, d := ready(t, backendGroup)
-	if _, err := d.PhysicalAddress(alloc(t, 4096)); !errors.Is(err, vfio.ErrNotSupported) {
-		t.Error(err)
-	}
+	should.Refuse(d.PhysicalAddress(alloc(t, 4096)))(t, vfio.ErrNotSupported)
 }
 
 // TestLocate reads page maps of all kinds.
@@ -108,9 +102,7 @@ func TestLocate(t *testing.T) {
 func TestPagemapCannotBeRead(t *testing.T) {
 	k, d := ready(t, backendNoIOMMU)
 	k.fail["read pagemap"] = unix.EIO
-	if _, err := d.domain.space.(*unguardedSpace).locate(0x1000, 4096); !errors.Is(err, unix.EIO) {
-		t.Error(err)
-	}
+	should.Refuse(d.domain.space.(*unguardedSpace).locate(0x1000, 4096))(t, unix.EIO)
 }
 
 // TestSystemRAM: bus addresses are where memory is.
@@ -126,9 +118,7 @@ func TestSystemRAM(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k, d := ready(t, backendNoIOMMU)
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Close())
 			k.tr.file(tt.iomem, "proc/iomem")
 			d = mustOpen(t, d.host, d.Info().Address)
 			got, err := d.IOVARanges()

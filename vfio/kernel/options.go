@@ -2,10 +2,10 @@ package kernel
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
@@ -28,61 +28,44 @@ const noIOMMUVariable = "TRAPEZE_NOIOMMU"
 type options struct {
 	text     string // the address as it was given
 	function string // "0000:03:00.0"
-	backend  string
-	token    string // UUID in lower case, empty for none
-	huge     bool
+	Backend  string `option:"backend" oneof:"auto,cdev,group,noiommu" default:"auto"`
+	Token    token  `option:"vf_token"`
 }
+
+// token is a UUID in lower case, empty for none.
+type token string
 
 var tokenPattern = regexp.MustCompile(`^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$`)
 
-// parseOptions reads an address of scheme "pci". Errors wrap
-// vfio.ErrBadAddress.
-func parseOptions(a vfio.Address) (options, error) {
-	o := options{text: a.String(), backend: backendAuto, huge: true}
-	bad := func(hint, format string, args ...any) (options, error) {
-		return options{}, &vfio.Error{Op: "parse address", Device: o.text,
-			Err: fmt.Errorf("%w: %s", vfio.ErrBadAddress, fmt.Sprintf(format, args...)), Hint: hint}
+// Set reads it.
+func (t *token) Set(text string) error {
+	if *t = token(strings.ToLower(text)); !tokenPattern.MatchString(string(*t)) {
+		return errors.New("it is a UUID such as b6a5f7a6-08a5-4f5c-9d2c-4b1c3f0c2f1e")
 	}
-	var err error
-	if o.function, err = hostpci.ParseAddress("pci:" + a.Path); err != nil {
-		return bad("domain, bus, device and function as lspci -D prints them: pci:0000:03:00.0", "%q is no PCI function", a.Path)
-	}
-	for name, values := range a.Options {
-		value := values[0]
-		switch name {
-		case "backend":
-			known := []string{backendAuto, backendCdev, backendGroup, backendNoIOMMU}
-			if !slices.Contains(known, value) {
-				return bad("backend is one of "+strings.Join(known, ", "), "backend=%q", value)
-			}
-			o.backend = value
-		case "vf_token":
-			o.token = strings.ToLower(value)
-			if !tokenPattern.MatchString(o.token) {
-				return bad("a token is a UUID such as b6a5f7a6-08a5-4f5c-9d2c-4b1c3f0c2f1e", "vf_token=%q", value)
-			}
-		case "huge":
-			if value != "on" && value != "off" {
-				return bad("huge is on or off", "huge=%q", value)
-			}
-			o.huge = value == "on"
-		default:
-			return bad("known options are backend, vf_token and huge", "unknown option %q", name)
-		}
-	}
-	return o, nil
+	return nil
 }
 
-// tokenBytes returns the token as the cdev interface takes it, nil for none.
-func (o options) tokenBytes() *[16]byte {
-	var t [16]byte
-	if n, err := hex.Decode(t[:], []byte(strings.ReplaceAll(o.token, "-", ""))); err != nil || n != len(t) {
+// parseOptions reads an address of scheme "pci". Errors wrap
+// vfio.ErrBadAddress.
+func parseOptions(a vfio.Address) (o options, err error) {
+	o.text = a.String()
+	if o.function, err = hostpci.ParseAddress("pci:" + a.Path); err != nil {
+		return o, a.Refuse(fmt.Errorf("%q is no PCI function", a.Path),
+			"domain, bus, device and function as lspci -D prints them: pci:0000:03:00.0")
+	}
+	return o, a.Decode(&o)
+}
+
+// bytes returns the token as the cdev interface takes it, nil for none.
+func (t token) bytes() *[16]byte {
+	var b [16]byte
+	if n, err := hex.Decode(b[:], []byte(strings.ReplaceAll(string(t), "-", ""))); err != nil || n != len(b) {
 		return nil
 	}
-	return &t
+	return &b
 }
 
 // noIOMMUAllowed reports whether the user has asked for a device without IOMMU.
 func (o options) noIOMMUAllowed() bool {
-	return o.backend == backendNoIOMMU || os.Getenv(noIOMMUVariable) == "allow"
+	return o.Backend == backendNoIOMMU || os.Getenv(noIOMMUVariable) == "allow"
 }

@@ -165,11 +165,7 @@ func (d *Device) hintAccess(index int, err error) string {
 	if !errors.Is(err, unix.EIO) || index == vfio.RegionConfig {
 		return ""
 	}
-	hint := "memory decode is off (vfio.CommandMemory) or the device is asleep"
-	if power := powerHint(d.host.root, d.fn.Address); power != "" {
-		hint += ": " + power
-	}
-	return hint
+	return "memory decode is off (vfio.CommandMemory) or the device is asleep; " + d.host.hostHint(d.fn.Address)
 }
 
 // MapRegion maps a part of a region. Of a region whose size is no multiple of
@@ -186,20 +182,13 @@ func (d *Device) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkMap(offset, size); err != nil {
+	if err := r.CheckMap(offset, size); err != nil {
 		return nil, d.fail(op, err, r.hintMap())
 	}
 	if err := d.setCommand(vfio.CommandMemory, 0); err != nil {
 		return nil, err
 	}
-	prot := 0
-	if r.Flags&vfio.RegionRead != 0 {
-		prot |= unix.PROT_READ
-	}
-	if r.Flags&vfio.RegionWrite != 0 {
-		prot |= unix.PROT_WRITE
-	}
-	b, err := d.host.sys.mmap(d.fd, int64(r.offset+offset), int(size), prot)
+	b, err := d.host.sys.mmap(d.fd, int64(r.offset+offset), int(size), r.Protection())
 	if err != nil {
 		return nil, d.fail(op, fmt.Errorf("%w: %w", vfio.ErrNotMappable, err), r.hintMap())
 	}
@@ -242,35 +231,6 @@ func (d *Device) blindRegions() error {
 		errs = append(errs, d.host.sys.blind(b))
 	}
 	return errors.Join(errs...)
-}
-
-// checkMap says why a part cannot be mapped.
-func (r *region) checkMap(offset, size uint64) error {
-	page := uint64(os.Getpagesize())
-	end := round.Up(r.Size, uint64(os.Getpagesize()))
-	switch {
-	case size == 0:
-		return vfio.ErrBadSize
-	case offset%page != 0 || size%page != 0:
-		return vfio.ErrMisaligned
-	case offset > end || size > end-offset:
-		return vfio.ErrOutOfRange
-	case r.Flags&vfio.RegionMmap == 0:
-		return vfio.ErrNotMappable
-	case len(r.Sparse) == 0:
-		return nil
-	}
-	// Areas may touch each other.
-	for _, a := range r.Sparse {
-		if offset >= a.Offset && offset-a.Offset < a.Size {
-			got := min(size, a.Size-(offset-a.Offset))
-			offset, size = offset+got, size-got
-		}
-	}
-	if size > 0 {
-		return vfio.ErrNotMappable
-	}
-	return nil
 }
 
 // hintMap says what can be mapped.

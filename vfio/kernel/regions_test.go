@@ -2,13 +2,14 @@ package kernel
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -23,18 +24,10 @@ func TestRegion(t *testing.T) {
 		7: {Index: 7, Size: 4096, Flags: vfio.RegionRead | vfio.RegionWrite},
 		8: {Index: 8},
 	} {
-		got, err := d.Region(index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		got := must.Get(d.Region(index))(t)
+		should.Be(t, cmp.Diff(want, got), "")
 	}
-	info, err := d.Region(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(d.Region(2))(t)
 	info.Sparse[0].Size = 1 // the caller's own copy
 	if again, err := d.Region(2); err != nil || again.Sparse[0].Size != 0x4000 {
 		t.Errorf("%+v, %v", again, err)
@@ -44,22 +37,16 @@ func TestRegion(t *testing.T) {
 func TestRegionAccess(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
 		want := []byte{1, 2, 3, 4, 5, 6, 7, 8, 9}
-		if err := d.WriteRegion(0, 0x100, want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.WriteRegion(0, 0x100, want))
 		got := make([]byte, len(want))
-		if err := d.ReadRegion(0, 0x100, got); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.ReadRegion(0, 0x100, got))
 		if !bytes.Equal(got, want) || !bytes.Equal(k.functions[nic].regions[0].memory[0x100:0x109], want) {
 			t.Errorf("wrote % x, read % x", want, got)
 		}
 		k.functions[nic].regions[0].broken = unix.EIO
 		err := d.ReadRegion(0, 0, got)
-		if !errors.Is(err, unix.EIO) {
-			t.Errorf("asleep: %v", err)
-		}
-		says(t, err, "memory decode is off", "power state D0", nic)
+		should.Fail(t, err, unix.EIO, "asleep")
+		says(t, err, "memory decode is off", "trapeze doctor", nic)
 	})
 }
 
@@ -84,12 +71,8 @@ func TestBadRegionAccess(t *testing.T) {
 		{"nothing at the end", 0, 64 << 10, 0, nil},
 	} {
 		b := make([]byte, tt.size)
-		if err := d.ReadRegion(tt.index, tt.offset, b); !errors.Is(err, tt.want) {
-			t.Errorf("%s: read: %v", tt.name, err)
-		}
-		if err := d.WriteRegion(tt.index, tt.offset, b); !errors.Is(err, tt.want) {
-			t.Errorf("%s: write: %v", tt.name, err)
-		}
+		should.Fail(t, d.ReadRegion(tt.index, tt.offset, b), tt.want, "%s", tt.name)
+		should.Fail(t, d.WriteRegion(tt.index, tt.offset, b), tt.want, "%s: write", tt.name)
 	}
 }
 
@@ -101,15 +84,11 @@ func TestMapRegion(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
 		k.functions[nic].regions[0].memory[0x2004] = 0x42
 		m, err := d.MapRegion(0, 0x2000, 0x1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if p, err := m.Register32(4); err != nil || *p != 0x42 {
 			t.Errorf("mapped register: %v", err)
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, m.Close())
 		for _, tt := range []struct {
 			name         string
 			index        int
@@ -134,16 +113,10 @@ func TestMapRegion(t *testing.T) {
 			{"no such region", 9, 0, 0x1000, vfio.ErrNoSuchRegion},
 		} {
 			m, err := d.MapRegion(tt.index, tt.offset, tt.size)
-			if !errors.Is(err, tt.want) {
-				t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-			}
+			should.Fail(t, err, tt.want, "%s", tt.name)
 			if err == nil {
-				if len(m.Bytes()) != int(tt.size) {
-					t.Errorf("%s: %d bytes", tt.name, len(m.Bytes()))
-				}
-				if err := m.Close(); err != nil {
-					t.Error(err)
-				}
+				should.Be(t, len(m.Bytes()), int(tt.size), "%s: bytes", tt.name)
+				should.OK(t, m.Close())
 			}
 		}
 		_, err = d.MapRegion(2, 0x4000, 0x1000)
@@ -159,9 +132,7 @@ func TestAreasThatTouch(t *testing.T) {
 		offset, size uint64
 		want         error
 	}{{0, 0x2000, nil}, {0x1000, 0x1000, nil}, {0, 0x3000, vfio.ErrNotMappable}, {0x2000, 0x2000, vfio.ErrNotMappable}} {
-		if err := r.checkMap(tt.offset, tt.size); !errors.Is(err, tt.want) {
-			t.Errorf("%#x bytes at %#x: %v", tt.size, tt.offset, err)
-		}
+		should.Fail(t, r.CheckMap(tt.offset, tt.size), tt.want, "%#x bytes at %#x", tt.size, tt.offset)
 	}
 }
 
@@ -170,10 +141,7 @@ func TestSmallRegion(t *testing.T) {
 	k, h := openFake(t, machine(t))
 	k.functions[nic].regions[4].flags = readWriteMmap
 	d := mustOpen(t, h, "pci:"+nic)
-	m, err := d.MapRegion(4, 0, uint64(os.Getpagesize()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(d.MapRegion(4, 0, uint64(os.Getpagesize())))(t)
 	if len(m.Bytes()) != os.Getpagesize() {
 		t.Errorf("%d bytes", len(m.Bytes()))
 	}
@@ -185,28 +153,17 @@ func TestMemoryDecode(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
 		f := k.functions[nic]
 		command := func(v uint16) {
-			if err := d.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, []byte{byte(v), byte(v >> 8)}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, []byte{byte(v), byte(v >> 8)}))
 		}
 		command(vfio.CommandINTxDisable)
-		m, err := d.MapRegion(0, 0, 4096) // the fake refuses it while decode is off
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.command() != vfio.CommandMemory|vfio.CommandINTxDisable {
-			t.Errorf("command register %#x", f.command())
-		}
+		m := must.Get(d.MapRegion(0, 0, 4096))(t) // the fake refuses it while decode is off
+		should.Be(t, f.command(), vfio.CommandMemory|vfio.CommandINTxDisable, "command register")
 		command(vfio.CommandMemory | vfio.CommandBusMaster)
 		if d.Info().Backend != backendNoIOMMU {
-			if err := d.MapDMA(alloc(t, 4096), 0x1000, both); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.MapDMA(alloc(t, 4096), 0x1000, both))
 		}
 		k.steps()
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Close())
 		if f.command() != 0 || len(f.busMaster) != 1 || f.busMaster[0] {
 			t.Errorf("command register %#x, bus mastering when closed %v", f.command(), f.busMaster)
 		}

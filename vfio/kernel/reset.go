@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -20,41 +21,28 @@ const (
 
 // Reset resets the function alone. Interrupts are disconnected and bus mastering
 // is off afterwards, memory decode is on; mappings for DMA stay. It fails with
-// vfio.ErrNotSupported if the kernel knows no way: HotReset may.
+// vfio.ErrNotSupported if the kernel knows no way.
 //
 // If ctx ends while the kernel is at it Reset returns, but the reset goes on,
 // and Close waits for it.
 func (d *Device) Reset(ctx context.Context) error {
+	const op = "reset"
 	if !d.info.Resettable {
-		return d.fail("reset", vfio.ErrNotSupported, "the kernel cannot reset this function on its own: HotReset resets all of its bus or slot")
+		return d.fail(op, vfio.ErrNotSupported, hintNoReset)
 	}
-	return d.reset(ctx, "reset", func() {}, func(ctx context.Context) error {
-		return d.resetNow(ctx, "reset", func() error {
-			_, err := d.host.sys.ioctlNumber(d.fd, vfioDeviceReset, 0)
-			return err
-		})
-	})
-}
-
-// reset has do reset the device, and waits for it or for ctx. In any case it
-// calls finally, once, when nothing goes on any more.
-func (d *Device) reset(ctx context.Context, op string, finally func(), do func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
-		finally()
 		return d.fail(op, err, "")
 	}
 	done, err := d.use(op)
 	if err != nil {
-		finally()
 		return err
 	}
 	ctx, cancel := withinReset(ctx)
 	finished := make(chan error, 1)
 	go func() {
-		defer finally()
 		defer done()
 		defer cancel()
-		finished <- do(ctx)
+		finished <- d.resetNow(ctx)
 	}()
 	select {
 	case err := <-finished:
@@ -70,6 +58,8 @@ func (d *Device) reset(ctx context.Context, op string, finally func(), do func(c
 	}
 }
 
+const hintNoReset = "the kernel cannot reset this function on its own: it has neither FLR nor a reset by power management, and shares its bus"
+
 // withinReset gives a context an end if it has none.
 func withinReset(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -78,24 +68,22 @@ func withinReset(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, resetTimeout)
 }
 
-// resetNow calls how until the device is not locked, between what has to be
+// resetNow asks for the reset until the device is not locked, between what has to be
 // done before and after.
-func (d *Device) resetNow(ctx context.Context, op string, how func() error) error {
+func (d *Device) resetNow(ctx context.Context) error {
 	if err := d.quiesce(); err != nil {
 		return err
 	}
 	for {
-		err := how()
+		_, err := d.host.sys.ioctlNumber(d.fd, vfioDeviceReset, 0)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, unix.EAGAIN) {
-			return d.fail(op, err, d.hintReset(op, err))
+			return d.fail("reset", err, d.hintReset(err))
 		}
-		select { // the kernel is at the device itself
-		case <-ctx.Done():
-			return d.fail(op, fmt.Errorf("%w: %w", ctx.Err(), err), "the kernel keeps the device locked")
-		case <-time.After(resetPause):
+		if pause.For(ctx, resetPause) != nil { // the kernel is at the device itself
+			return d.fail("reset", fmt.Errorf("%w: %w", ctx.Err(), err), "the kernel keeps the device locked")
 		}
 	}
 	// The kernel restores most of configuration space.
@@ -110,14 +98,12 @@ func (d *Device) quiesce() error {
 	return d.setCommand(0, vfio.CommandBusMaster)
 }
 
-func (d *Device) hintReset(op string, err error) string {
+func (d *Device) hintReset(err error) string {
 	switch {
 	case errors.Is(err, unix.EIO):
-		return powerHint(d.host.root, d.fn.Address)
-	case !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EINVAL):
-		return ""
-	case op == opHotReset:
-		return "the kernel refuses to reset the bus or slot, or the link did not come up again in time: see dmesg"
+		return d.host.hostHint(d.fn.Address)
+	case errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EINVAL):
+		return hintNoReset
 	}
-	return "the kernel cannot reset this function on its own: HotReset resets all of its bus or slot"
+	return ""
 }

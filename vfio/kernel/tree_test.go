@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -34,9 +35,7 @@ func newTree(t *testing.T) tree {
 
 func (tr tree) check(err error) {
 	tr.t.Helper()
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	must.OK(tr.t, err)
 }
 
 func (tr tree) file(content string, path ...string) {

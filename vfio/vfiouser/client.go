@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -19,57 +20,32 @@ import (
 // ErrOtherDevice: a server has been found again, but its device is another.
 var ErrOtherDevice = errors.New("server has a different device")
 
-// DefaultTimeout is the time that a server may take to answer a request.
-const DefaultTimeout = 5 * time.Second
+// defaultTimeout is the time that a server may take to answer a request.
+const defaultTimeout = 5 * time.Second
 
 // ClientOptions are choices of Open. The zero value is good.
 type ClientOptions struct {
 	// Timeout is the time that the server may take to answer a request; zero:
-	// DefaultTimeout. Then it is lost: no other request waits for it.
-	Timeout time.Duration
+	// 5 s. Then it is lost: no other request waits for it.
+	Timeout time.Duration `option:"timeout" range:"1ms..10m"`
 	// MapUnsealed has regions mapped whose file the server could cut off, because
 	// it cannot be sealed against that (F_SEAL_SHRINK, memfd_create(2)); without it
 	// they are accessed by messages, which is slow. It is for servers that are
 	// trusted: touching what has been cut off is a bus error, which ends the
 	// program.
-	MapUnsealed bool
+	MapUnsealed bool `option:"unsealed" oneof:"off,on"`
 }
 
 func init() { vfio.Register("vfio-user", openAddress) }
 
-// The range of the address option "timeout".
-const (
-	minTimeout = time.Millisecond
-	maxTimeout = 10 * time.Minute
-)
-
 // openAddress opens "vfio-user:PATH?timeout=5s&unsealed=on".
 func openAddress(ctx context.Context, a vfio.Address) (vfio.Device, error) {
-	bad := func(format string, args ...any) (vfio.Device, error) {
-		return nil, &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: "+format, append([]any{vfio.ErrBadAddress}, args...)...),
-			Hint: "use vfio-user:/path/of/the.sock, with ?timeout=5s&unsealed=off if need be"}
-	}
-	if a.Path == "" {
-		return bad("there is no path")
-	}
 	var o ClientOptions
-	for name := range a.Options {
-		value := a.Options.Get(name)
-		switch name {
-		case "timeout":
-			t, err := time.ParseDuration(value)
-			if err != nil || t < minTimeout || t > maxTimeout {
-				return bad("option timeout is %q, want a duration from %v to %v", value, minTimeout, maxTimeout)
-			}
-			o.Timeout = t
-		case "unsealed":
-			if value != "on" && value != "off" {
-				return bad("option unsealed is %q, want on or off", value)
-			}
-			o.MapUnsealed = value == "on"
-		default:
-			return bad("unknown option %q", name)
-		}
+	if a.Path == "" {
+		return nil, a.Refuse(errors.New("there is no path"), "use vfio-user:/path/of/the.sock")
+	}
+	if err := a.Decode(&o); err != nil {
+		return nil, err
 	}
 	return open(ctx, a.String(), a.Path, o)
 }
@@ -92,11 +68,9 @@ type client struct {
 	mu       sync.Mutex
 	device   atomic.Pointer[description]
 	mappings map[*mappedPart]struct{}
-	// signals is held while the eventfds of a description are used or closed.
-	signals sync.RWMutex
 
 	dma    dmaTable
-	events eventfds
+	events eventTable
 }
 
 var (
@@ -148,7 +122,7 @@ func New(ctx context.Context, c *net.UnixConn, o ClientOptions) (vfio.Device, er
 
 func newDevice(address string, o ClientOptions) *client {
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	d := &client{address: address, timeout: o.Timeout, unsealed: o.MapUnsealed, mappings: map[*mappedPart]struct{}{}}
 	d.life, d.end = context.WithCancel(context.Background())
@@ -181,24 +155,17 @@ func (d *client) dial(ctx context.Context) (*net.UnixConn, error) {
 
 // connectHint says what can be done about a server that cannot be reached.
 func connectHint(err error) string {
-	for _, h := range []struct {
-		errno unix.Errno
-		hint  string
-	}{
-		{unix.ENOENT, "start the server first: there is no such socket"},
-		{unix.ECONNREFUSED, "no server listens there, or it is no socket: start the server, or correct the path"},
-		{unix.EPROTOTYPE, "a program of another kind listens there: correct the path"},
-		{unix.EACCES, "the socket's permissions do not allow this user to write"},
-		{unix.EBUSY, "another client has the device"},
-	} {
-		if errors.Is(err, h.errno) {
-			return h.hint
-		}
-	}
-	return ""
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return map[unix.Errno]string{
+		unix.ENOENT:       "start the server first: there is no such socket",
+		unix.ECONNREFUSED: "no server listens there, or it is no socket: start the server, or correct the path",
+		unix.EPROTOTYPE:   "a program of another kind listens there: correct the path",
+		unix.EACCES:       "the socket's permissions do not allow this user to write",
+		unix.EBUSY:        "another client has the device",
+	}[errno]
 }
 
-// Info is described at vfio.Device.
 func (d *client) Info() vfio.Info {
 	info := d.device.Load().info
 	info.Address, info.Backend = d.address, "vfio-user"
@@ -218,13 +185,10 @@ func (d *client) Stats() ClientStats {
 	return ClientStats{Messages: d.stats.sent.snapshot(), Requests: d.stats.requests.Load()}
 }
 
-// Lost is described at vfio.Remote.
 func (d *client) Lost() <-chan struct{} { return d.link.Load().gone }
 
-// GiveUp is described at vfio.Remote. Reset connects again.
 func (d *client) GiveUp(why error) { d.link.Load().fail(why) }
 
-// Close is described at vfio.Device. The server forgets all about this client.
 func (d *client) Close() error {
 	if d.closed.Swap(true) {
 		return nil
@@ -237,17 +201,10 @@ func (d *client) Close() error {
 	l := d.link.Load()
 	l.fail(vfio.ErrClosed)
 	<-l.done
-	d.discard(d.device.Load())
+	d.device.Load().close()
 	d.events.close()
-	d.dma.clear()
+	d.dma.remove(0, math.MaxUint64)
 	return nil
-}
-
-// discard closes the files of a description that is not, or soon not, in use.
-func (d *client) discard(x *description) {
-	d.signals.Lock()
-	defer d.signals.Unlock()
-	x.close()
 }
 
 // ask is link.ask on the present connection.

@@ -1,34 +1,23 @@
 package vfiouser
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/internal/ranges"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
-// clientIOVAs are the bus addresses that a client uses. A server takes any; with
-// these, what works here works behind the least IOMMU that is found, with 39
-// bits of address and without what are interrupts on x86 (Intel SDM vol. 3,
-// 11.11.1).
-var clientIOVAs = []vfio.IOVARange{
-	{First: 0x1000, Last: 0xfedfffff},
-	{First: 0xfef00000, Last: 1<<39 - 1},
-}
-
-// IOVARanges is described at vfio.Device.
 func (d *client) IOVARanges() ([]vfio.IOVARange, error) {
 	if d.closed.Load() {
 		return nil, d.fail("list IOVA ranges", vfio.ErrClosed)
 	}
-	return slices.Clone(clientIOVAs), nil
+	return vfio.PlainIOVAs(), nil
 }
 
 // MapDMA is described at vfio.Device. The server gets the memory's file.
@@ -39,23 +28,21 @@ func (d *client) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	if d.closed.Load() {
 		return d.fail(op, vfio.ErrClosed)
 	}
-	if mem == nil || mem.Address() == 0 {
-		return d.failHint(op, vfio.ErrNoDMAMemory, "the memory has been closed")
+	pages := d.device.Load().capabilities.PageSizes
+	hint, err := vfio.CheckDMA(mem, iova, flags, vfio.PlainIOVAs(), pages&-pages) // the smallest size is the lowest bit
+	if err != nil {
+		return d.failHint(op, err, hint)
 	}
 	if mem.FD() < 0 {
 		return d.failHint(op, fmt.Errorf("%w: the server is another process, and needs the file behind the memory", vfio.ErrNotSupported),
 			"use memory from vfio.AllocMemory")
 	}
-	if flags&(vfio.DMARead|vfio.DMAWrite) == 0 || flags&^(vfio.DMARead|vfio.DMAWrite) != 0 {
-		return d.failHint(op, fmt.Errorf("%w: flags %#x", vfio.ErrNotSupported, uint32(flags)), "use DMARead, DMAWrite or both")
-	}
-	m := dmaMapping{iova: iova, size: mem.Size(), mem: mem, flags: flags}
-	if err := d.checkIOVA(m); err != nil {
-		return d.fail(op, err)
+	m := &dmaMapping{iova: iova, size: mem.Size(), mem: mem, flags: flags}
+	if len(d.dma.list.Within(iova, m.Last())) > 0 {
+		return d.fail(op, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, iova, m.Last()))
 	}
 	if err := mapDMA(d.life, d.link.Load(), m); err != nil {
 		var refused *ServerError
-		hint := ""
 		if errors.As(err, &refused) {
 			switch refused.Errno {
 			case unix.EEXIST:
@@ -70,30 +57,12 @@ func (d *client) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	return nil
 }
 
-// checkIOVA checks a new mapping. mu is held.
-func (d *client) checkIOVA(m dmaMapping) error {
-	x := d.device.Load()
-	// The smallest page size is the lowest bit.
-	page := x.capabilities.PageSizes & -x.capabilities.PageSizes
-	if m.iova%page != 0 || m.size%page != 0 {
-		return fmt.Errorf("%w: %#x bytes at IOVA %#x, pages have %d", vfio.ErrMisaligned, m.size, m.iova, page)
-	}
-	last := m.iova + (m.size - 1)
-	if !slices.ContainsFunc(clientIOVAs, func(r vfio.IOVARange) bool { return m.iova >= r.First && last <= r.Last && last >= m.iova }) {
-		return fmt.Errorf("%w: %#x bytes at %#x, the ranges are %#x", vfio.ErrIOVARange, m.size, m.iova, clientIOVAs)
-	}
-	if d.dma.overlaps(m) {
-		return fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, m.iova, last)
-	}
-	return nil
-}
-
 // mapDMA tells the server of a mapping. The server cannot seal the file in a way
 // that it, or its successor, could not map it any more.
-func mapDMA(ctx context.Context, l *link, m dmaMapping) error {
+func mapDMA(ctx context.Context, l *link, m *dmaMapping) error {
 	// This fails if it has been sealed before.
 	_, _ = unix.FcntlInt(uintptr(m.mem.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
-	request := protocol.DMAMap{Flags: protocol.DMAFlags(m.flags), Address: m.iova, Size: m.size}
+	request := protocol.DMAMap{Flags: m.flags, Address: m.iova, Size: m.size}
 	_, err := l.ask(ctx, protocol.CommandDMAMap, request.Append(nil), m.mem.FD())
 	return err
 }
@@ -107,14 +76,14 @@ func (d *client) UnmapDMA(iova, size uint64) error {
 	if d.closed.Load() {
 		return d.fail(op, vfio.ErrClosed)
 	}
-	if !d.dma.has(iova, size) {
+	if m := d.dma.list.Within(iova, iova); len(m) == 0 || m[0].iova != iova || m[0].size != size {
 		return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", vfio.ErrNotMapped, size, iova), "unmap exactly what one MapDMA mapped")
 	}
 	_, err := d.ask(d.life, protocol.CommandDMAUnmap, protocol.NewDMAUnmap(iova, size).Append(nil))
 	if err != nil && !d.link.Load().lost() {
 		return d.fail(op, err)
 	}
-	d.dma.remove(iova)
+	d.dma.remove(iova, iova)
 	return nil
 }
 
@@ -125,62 +94,27 @@ type dmaMapping struct {
 	flags      vfio.DMAFlags
 }
 
-// dmaTable holds the mappings by iova.
+// First and Last are the first and the last address.
+func (m *dmaMapping) First() uint64 { return m.iova }
+func (m *dmaMapping) Last() uint64  { return m.iova + (m.size - 1) }
+
+// dmaTable holds the mappings by iova. To change it takes both client.mu and mu.
 type dmaTable struct {
 	mu   sync.RWMutex
-	list []dmaMapping
+	list ranges.Table[*dmaMapping]
 }
 
-// search returns the index of the first mapping that ends after iova.
-func (t *dmaTable) search(iova uint64) int {
-	i, _ := slices.BinarySearchFunc(t.list, iova, func(m dmaMapping, iova uint64) int {
-		if m.iova+m.size <= iova {
-			return -1
-		}
-		return 1
-	})
-	return i
-}
-
-func (t *dmaTable) overlaps(m dmaMapping) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	i := t.search(m.iova)
-	return i < len(t.list) && t.list[i].iova < m.iova+m.size
-}
-
-func (t *dmaTable) add(m dmaMapping) {
+func (t *dmaTable) add(m *dmaMapping) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(t.list, m.iova, func(a dmaMapping, iova uint64) int { return cmp.Compare(a.iova, iova) })
-	t.list = slices.Insert(t.list, i, m)
+	t.list.Insert(m)
 }
 
-// has reports whether exactly one mapping has that address and size.
-func (t *dmaTable) has(iova, size uint64) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	i := t.search(iova)
-	return i < len(t.list) && t.list[i].iova == iova && t.list[i].size == size
-}
-
-func (t *dmaTable) remove(iova uint64) {
+// remove removes the mappings from first to last.
+func (t *dmaTable) remove(first, last uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := t.search(iova)
-	t.list = slices.Delete(t.list, i, i+1)
-}
-
-func (t *dmaTable) all() []dmaMapping {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return slices.Clone(t.list)
-}
-
-func (t *dmaTable) clear() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.list = nil
+	t.list.Remove(first, last)
 }
 
 // access calls f with the memory of n bytes at iova, piece by piece, if all of
@@ -201,11 +135,12 @@ func (t *dmaTable) access(iova, n uint64, need vfio.DMAFlags, f func(b []byte)) 
 // pieces finds the memory of n bytes at iova. mu is held.
 func (t *dmaTable) pieces(iova, n uint64, need vfio.DMAFlags) ([][]byte, error) {
 	var pieces [][]byte
-	for i := t.search(iova); n > 0; i++ {
-		if i == len(t.list) || iova < t.list[i].iova {
+	for n > 0 {
+		found := t.list.Within(iova, iova)
+		if len(found) == 0 {
 			return nil, fmt.Errorf("%w: IOVA %#x: %w", vfio.ErrNotMapped, iova, unix.EFAULT)
 		}
-		m := &t.list[i]
+		m := found[0]
 		if m.flags&need == 0 {
 			return nil, fmt.Errorf("IOVA %#x: %w", iova, unix.EPERM)
 		}

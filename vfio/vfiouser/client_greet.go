@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
@@ -29,13 +30,6 @@ type region struct {
 	// unsealed: there was one, which the server could cut off.
 	unsealed bool
 	offset   uint64
-	events   []regionEvent
-}
-
-// regionEvent is an eventfd that stands for writes to a part of a region.
-type regionEvent struct {
-	protocol.IOEventfd
-	fd int
 }
 
 // close gives the files back.
@@ -45,10 +39,7 @@ func (x *description) close() {
 		if r.fd >= 0 {
 			_ = unix.Close(r.fd)
 		}
-		for _, e := range r.events {
-			_ = unix.Close(e.fd)
-		}
-		r.fd, r.events = -1, nil
+		r.fd = -1
 	}
 }
 
@@ -200,22 +191,18 @@ func (g greeting) region(index uint32) (region, error) {
 		passedfd.Close(fds...)
 	}
 	r := region{RegionInfo: vfio.RegionInfo{Index: int(index), Size: m.Size,
-		Flags: vfio.RegionFlags(m.Flags) & (vfio.RegionRead | vfio.RegionWrite)}, fd: -1}
-	offered := m.Flags&protocol.RegionMmap != 0 && len(fds) == 1
+		Flags: m.Flags & (vfio.RegionRead | vfio.RegionWrite)}, fd: -1}
+	offered := m.Flags&vfio.RegionMmap != 0 && len(fds) == 1
 	r.unsealed = offered && !sealed(fds[0])
 	if offered && (!r.unsealed || g.unsealed) && longEnough(fds[0], m.Offset, m.Size) {
 		r.fd, r.offset = fds[0], m.Offset
-		r.Flags |= vfio.RegionMmap
-		for _, a := range m.Sparse {
-			r.Sparse = append(r.Sparse, vfio.Area(a))
-		}
-		if m.Sparse != nil && len(m.Sparse) == 0 {
-			r.Flags &^= vfio.RegionMmap
+		r.Sparse = m.Sparse
+		if m.Sparse == nil || len(m.Sparse) > 0 {
+			r.Flags |= vfio.RegionMmap
 		}
 	} else {
 		passedfd.Close(fds...)
 	}
-	r.events = g.regionEvents(index, m.Size)
 	return r, nil
 }
 
@@ -224,7 +211,8 @@ func (g greeting) region(index uint32) (region, error) {
 func sealed(fd int) bool {
 	var fs unix.Statfs_t
 	// A hole in a file of huge pages cannot be filled if there are none left.
-	return passedfd.IsMemory(fd) && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && dmaspace.Seal(fd)
+	return passedfd.IsMemory(fd) && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC &&
+		memfile.Seal(fd, unix.F_SEAL_SHRINK) == nil
 }
 
 // longEnough reports whether a file that is sealed, or a trusted server's, holds a
@@ -232,36 +220,6 @@ func sealed(fd int) bool {
 func longEnough(fd int, offset, size uint64) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size >= 0 && offset+size <= uint64(st.Size)
-}
-
-// regionEvents asks for the eventfds of a region. A server need not know the
-// request, and nothing is lost without them.
-func (g greeting) regionEvents(index uint32, size uint64) []regionEvent {
-	if index > vfio.RegionROM || size == 0 {
-		return nil
-	}
-	request := protocol.RegionIOFDs{Argsz: maxRoom, Index: index}
-	p, fds, err := g.link.do(g.ctx, protocol.CommandRegionIOFDs, request.Append(nil, 0))
-	if err != nil {
-		return nil
-	}
-	defer passedfd.Close(fds...)
-	m, err := protocol.DecodeRegionIOFDsReply(p, len(fds))
-	if err != nil {
-		return nil
-	}
-	var events []regionEvent
-	for _, e := range m.Entries {
-		if e.Size == 0 || e.Size > 8 || passedfd.TakeEventfd(fds[e.FD]) != nil {
-			continue
-		}
-		// Several entries may share one eventfd.
-		fd, err := unix.FcntlInt(uintptr(fds[e.FD]), unix.F_DUPFD_CLOEXEC, 0)
-		if err == nil {
-			events = append(events, regionEvent{e, fd})
-		}
-	}
-	return events
 }
 
 func (g greeting) irq(index uint32) (vfio.IRQInfo, error) {

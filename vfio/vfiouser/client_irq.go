@@ -3,11 +3,9 @@ package vfiouser
 import (
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -24,7 +22,6 @@ func (d *client) findIRQ(index int) (vfio.IRQInfo, error) {
 	return x.irqs[index], nil
 }
 
-// IRQ is described at vfio.Device.
 func (d *client) IRQ(index int) (vfio.IRQInfo, error) {
 	info, err := d.findIRQ(index)
 	if err != nil {
@@ -87,11 +84,10 @@ func (d *client) setSomeIRQs(index, start int, eventfds []int) error {
 		closeEvents(own)
 		return err
 	}
-	d.events.set(index, start, own)
+	d.events.connect(index, start, own)
 	return nil
 }
 
-// DisableIRQs is described at vfio.Device.
 func (d *client) DisableIRQs(index int) error {
 	const op = "disconnect interrupts"
 	d.mu.Lock()
@@ -112,75 +108,9 @@ func (d *client) disable(index int) error {
 	m := protocol.SetIRQs{Data: protocol.IRQDataNone, Action: protocol.IRQActionTrigger, Index: uint32(index)}
 	_, err := d.ask(d.life, protocol.CommandSetIRQs, m.Append(nil))
 	if err == nil {
-		d.events.clear(index)
+		d.events.disconnect(index)
 	}
 	return err
-}
-
-// eventfds holds duplicates of the connected eventfds: only we can signal them
-// when the server is lost.
-type eventfds struct {
-	mu  sync.Mutex
-	fds map[vectorKey]int
-}
-
-type vectorKey struct{ index, vector int }
-
-func (e *eventfds) set(index, start int, fds []int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fds == nil {
-		e.fds = map[vectorKey]int{}
-	}
-	for i, fd := range fds {
-		k := vectorKey{index, start + i}
-		if old, ok := e.fds[k]; ok {
-			_ = unix.Close(old)
-			delete(e.fds, k)
-		}
-		if fd >= 0 {
-			e.fds[k] = fd
-		}
-	}
-}
-
-// clear forgets the eventfds of an index.
-func (e *eventfds) clear(index int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for k, fd := range e.fds {
-		if k.index == index {
-			_ = unix.Close(fd)
-			delete(e.fds, k)
-		}
-	}
-}
-
-// indexes lists the indexes with connected vectors.
-func (e *eventfds) indexes() map[int]bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	indexes := map[int]bool{}
-	for k := range e.fds {
-		indexes[k.index] = true
-	}
-	return indexes
-}
-
-// wake signals all.
-func (e *eventfds) wake() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, fd := range e.fds {
-		passedfd.SignalEventfd(fd)
-	}
-}
-
-// close forgets all.
-func (e *eventfds) close() {
-	for index := range e.indexes() {
-		e.clear(index)
-	}
 }
 
 // duplicate duplicates descriptors, all or none; negative ones stay as they are.
@@ -202,6 +132,8 @@ func duplicate(fds []int) ([]int, error) {
 
 func closeEvents(fds []int) {
 	for _, fd := range fds {
-		closeEvent(fd)
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -32,12 +34,8 @@ func TestInterrupts(t *testing.T) {
 		}
 		fds = append(fds, e.FD())
 	}
-	if err := d.SetIRQs(vfio.IRQMSIX, 0, fds); err != nil {
-		t.Fatal(err)
-	}
-	if n := d.Stats().Messages[protocol.CommandSetIRQs]; n != 5 { // 16 + 4, 2, 16 + 2
-		t.Errorf("%d messages", n)
-	}
+	must.OK(t, d.SetIRQs(vfio.IRQMSIX, 0, fds))
+	should.Be(t, d.Stats().Messages[protocol.CommandSetIRQs], 5, "messages") // 16 + 4, 2, 16 + 2
 	raise := func(vector int) {
 		r.dev.mu.Lock()
 		defer r.dev.mu.Unlock()
@@ -64,9 +62,7 @@ func TestInterrupts(t *testing.T) {
 	}
 	// One is replaced, one is disconnected.
 	e := newEvent(t)
-	if err := d.SetIRQs(vfio.IRQMSIX, 3, []int{e.FD(), -1}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.SetIRQs(vfio.IRQMSIX, 3, []int{e.FD(), -1}))
 	raise(3)
 	signalled(t, e)
 	if c := connected(); c[4] {
@@ -88,35 +84,23 @@ func TestInterrupts(t *testing.T) {
 	if c := connected(); !c[0] {
 		t.Error("failing has disconnected vector 0")
 	}
-	if err := errors.Join(d.DisableIRQs(vfio.IRQMSIX), d.DisableIRQs(vfio.IRQINTx)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(d.DisableIRQs(vfio.IRQMSIX), d.DisableIRQs(vfio.IRQINTx)))
 	if c := connected(); slices.Contains(c, true) {
 		t.Errorf("connected: %v", c)
 	}
-	if err := d.DisableIRQs(5); !errors.Is(err, vfio.ErrNoSuchIRQ) {
-		t.Errorf("disable index 5: %v", err)
-	}
+	should.Fail(t, d.DisableIRQs(5), vfio.ErrNoSuchIRQ, "disable index 5")
 }
 
 func TestReset(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	d := r.open(t)
 	event := newEvent(t)
-	if err := errors.Join(d.SetIRQs(vfio.IRQMSIX, 2, []int{event.FD()}), d.SetIRQs(vfio.IRQErr, 0, []int{event.FD()})); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(d.SetIRQs(vfio.IRQMSIX, 2, []int{event.FD()}), d.SetIRQs(vfio.IRQErr, 0, []int{event.FD()})))
 	mem := alloc(t, page)
-	if err := d.MapDMA(mem, 0x10000, both); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.MapDMA(mem, 0x10000, both))
 	write32(t, d, regLength, 99)
-	if err := d.Reset(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if v := read32(t, d, regLength); v != 0 {
-		t.Errorf("a register reads %d after a reset", v)
-	}
+	must.OK(t, d.Reset(context.Background()))
+	should.Be(t, read32(t, d, regLength), 0, "a register reads after a reset")
 	r.dev.mu.Lock()
 	if r.dev.irqs[vfio.IRQMSIX][2] >= 0 || r.dev.irqs[vfio.IRQErr][0] < 0 || len(r.dev.windows) != 1 {
 		t.Errorf("MSI-X %d, error %d, %d windows", r.dev.irqs[vfio.IRQMSIX][2], r.dev.irqs[vfio.IRQErr][0], len(r.dev.windows))
@@ -124,55 +108,18 @@ func TestReset(t *testing.T) {
 	r.dev.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := d.Reset(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that is over: %v", err)
-	}
-}
-
-func TestIOEventfd(t *testing.T) {
-	r := serve(t, vfiouser.ServerOptions{})
-	d := r.open(t)
-	before := d.Stats().Messages[protocol.CommandRegionWrite]
-	for range 3 {
-		write32(t, d, regKick, 12345) // fails if it is a message
-	}
-	if err := d.WriteRegion(0, regKick+4, []byte{7, 0}); err != nil {
-		t.Fatal(err)
-	}
-	waittest.Until(t, "four kicks arrive", func() bool { return read32(t, d, regCopies) == 4 })
-	if n := d.Stats().Messages[protocol.CommandRegionWrite]; n != before {
-		t.Errorf("%d messages", n-before)
-	}
-	// Other values and other sizes are messages.
-	if err := errors.Join(d.WriteRegion(0, regKick+4, []byte{8, 0}), d.WriteRegion(0, regKick+4, []byte{7})); err != nil {
-		t.Error(err)
-	}
-	if err := d.WriteRegion(0, regKick, []byte{7}); err == nil {
-		t.Error("a write of another size was no message")
-	}
-	if n := d.Stats().Messages[protocol.CommandRegionWrite]; n != before+3 {
-		t.Errorf("%d messages, want 3", n-before)
-	}
+	should.Fail(t, d.Reset(ctx), context.Canceled, "with a context that is over")
 }
 
 func TestClose(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	d := r.open(t)
-	m, err := d.MapRegion(4, 0, page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(d.MapRegion(4, 0, page))(t)
 	mem, event := alloc(t, page), newEvent(t)
-	if err := errors.Join(d.MapDMA(mem, 0x10000, both), d.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()})); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(d.Close(), d.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(d.MapDMA(mem, 0x10000, both), d.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()})))
+	must.OK(t, errors.Join(d.Close(), d.Close()))
 	m.Bytes()[0] = 1 // a mapping lasts until it is closed
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, m.Close())
 	ctx := context.Background()
 	_, errRegion := d.Region(0)
 	_, errIRQ := d.IRQ(0)
@@ -184,13 +131,9 @@ func TestClose(t *testing.T) {
 		"SetIRQs": d.SetIRQs(vfio.IRQMSIX, 0, []int{-1}), "DisableIRQs": d.DisableIRQs(vfio.IRQMSIX),
 		"MapDMA": d.MapDMA(mem, 0x20000, both), "UnmapDMA": d.UnmapDMA(0x10000, page), "Reset": d.Reset(ctx),
 	} {
-		if !errors.Is(err, vfio.ErrClosed) {
-			t.Errorf("%s after Close: %v", name, err)
-		}
+		should.Fail(t, err, vfio.ErrClosed, "%s after Close", name)
 	}
-	if d.Info().Regions != 9 {
-		t.Error("Info is lost")
-	}
+	should.Be(t, d.Info().Regions, 9, "Info is lost")
 	r.idle(t)
 	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
 		t.Errorf("the server still has %d ranges, %d files", s.Ranges, s.Files)
@@ -198,24 +141,16 @@ func TestClose(t *testing.T) {
 }
 
 func TestOpenFails(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	dir := t.TempDir()
 	dead := filepath.Join(dir, "dead.sock")
 	deadSocket(t, dead)
 	unanswered := filepath.Join(dir, "unanswered.sock")
-	l, err := vfiouser.Listen(unanswered, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(vfiouser.Listen(unanswered, 0o600))(t)
 	defer l.Close()
 	file, packets := filepath.Join(dir, "file"), filepath.Join(dir, "packets.sock")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: packets, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	other := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: packets, Net: "unixpacket"}))(t)
 	defer other.Close()
 	for _, tt := range []struct {
 		address string
@@ -244,7 +179,13 @@ func TestOpenFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := vfio.Open(ctx, "vfio-user:"+unanswered); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with a deadline: %v", err)
-	}
+	should.Refuse(vfio.Open(ctx, "vfio-user:"+unanswered))(t, context.DeadlineExceeded, "with a deadline")
+}
+
+// deadSocket leaves a socket as a server does that has died.
+func deadSocket(t *testing.T, path string) {
+	t.Helper()
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
+	l.SetUnlinkOnClose(false)
+	must.OK(t, l.Close())
 }

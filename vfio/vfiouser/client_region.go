@@ -2,13 +2,12 @@ package vfiouser
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -45,12 +44,10 @@ func (d *client) Region(index int) (vfio.RegionInfo, error) {
 	return r.RegionInfo, nil
 }
 
-// ReadRegion is described at vfio.Device.
 func (d *client) ReadRegion(index int, offset uint64, p []byte) error {
 	return d.ReadRegionContext(d.life, index, offset, p)
 }
 
-// ReadRegionContext is described at vfio.Remote.
 func (d *client) ReadRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "read region"
 	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
@@ -76,22 +73,14 @@ func (d *client) ReadRegionContext(ctx context.Context, index int, offset uint64
 	return nil
 }
 
-// WriteRegion is described at vfio.Device.
 func (d *client) WriteRegion(index int, offset uint64, p []byte) error {
 	return d.WriteRegionContext(d.life, index, offset, p)
 }
 
-// WriteRegionContext is described at vfio.Remote.
 func (d *client) WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "write region"
 	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
 		return d.fail(op, err)
-	}
-	if done, err := d.signalRegion(index, offset, p); done {
-		if err != nil {
-			return d.fail(op, err)
-		}
-		return nil
 	}
 	const c = protocol.CommandRegionWrite
 	for len(p) > 0 {
@@ -113,34 +102,6 @@ func (d *client) pieceOf(p []byte) uint32 {
 	return uint32(min(uint64(len(p)), uint64(most)))
 }
 
-// signalRegion does a write to region index by signalling an eventfd, if there
-// is one for it, and reports whether that is so.
-func (d *client) signalRegion(index int, offset uint64, p []byte) (bool, error) {
-	d.signals.RLock()
-	defer d.signals.RUnlock()
-	for _, e := range d.device.Load().regions[index].events {
-		if !e.means(offset, p) {
-			continue
-		}
-		if l := d.link.Load(); l.lost() {
-			return true, l.err()
-		}
-		passedfd.SignalEventfd(e.fd)
-		return true, nil
-	}
-	return false, nil
-}
-
-// means reports whether the eventfd stands for a write of p at offset.
-func (e *regionEvent) means(offset uint64, p []byte) bool {
-	if e.Offset != offset || e.Size != uint64(len(p)) {
-		return false
-	}
-	var value [8]byte
-	copy(value[:], p)
-	return !e.Match || binary.LittleEndian.Uint64(value[:]) == e.Value
-}
-
 // mappedPart is a mapped part of a region.
 type mappedPart struct {
 	bytes  []byte
@@ -158,21 +119,18 @@ func (d *client) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error
 	if err != nil {
 		return nil, d.fail(op, err)
 	}
-	page := uint64(os.Getpagesize())
-	switch {
-	case r.Flags&vfio.RegionMmap == 0 && r.unsealed && !d.unsealed:
-		return nil, d.failHint(op, fmt.Errorf("%w: index %d, whose file the server could cut off", vfio.ErrNotMappable, index),
-			"if the server is trusted, open the device with the option unsealed=on")
-	case r.Flags&vfio.RegionMmap == 0:
-		return nil, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNotMappable, index))
-	case offset%page != 0 || size%page != 0 || r.offset%page != 0:
-		return nil, d.fail(op, fmt.Errorf("%w: %#x bytes at %#x, pages have %d", vfio.ErrMisaligned, size, offset, page))
-	case size == 0:
-		return nil, d.fail(op, vfio.ErrBadSize)
-	case !r.maps(offset, size):
-		return nil, d.fail(op, fmt.Errorf("%w: %#x bytes at %#x, the parts are %v", vfio.ErrNotMappable, size, offset, r.Sparse))
+	err = r.CheckMap(offset, size)
+	if err == nil && r.offset%uint64(os.Getpagesize()) != 0 {
+		err = fmt.Errorf("%w: the region begins at %#x of its file", vfio.ErrMisaligned, r.offset)
 	}
-	b, err := unix.Mmap(r.fd, int64(r.offset+offset), int(size), r.protection(), unix.MAP_SHARED)
+	switch {
+	case errors.Is(err, vfio.ErrNotMappable) && r.unsealed && !d.unsealed:
+		return nil, d.failHint(op, fmt.Errorf("%w: index %d, whose file the server could cut off", err, index),
+			"if the server is trusted, open the device with the option unsealed=on")
+	case err != nil:
+		return nil, d.fail(op, fmt.Errorf("%w: %#x bytes at %#x of region %d, the parts are %v", err, size, offset, index, r.Sparse))
+	}
+	b, err := unix.Mmap(r.fd, int64(r.offset+offset), int(size), r.Protection(), unix.MAP_SHARED)
 	if err != nil {
 		return nil, d.fail(op, os.NewSyscallError("mmap", err))
 	}
@@ -186,28 +144,4 @@ func (d *client) unmapRegion(m *mappedPart) error {
 	defer d.mu.Unlock()
 	delete(d.mappings, m)
 	return os.NewSyscallError("munmap", unix.Munmap(m.bytes))
-}
-
-// maps reports whether a part of the region can be mapped.
-func (r *region) maps(offset, size uint64) bool {
-	if r.Sparse == nil {
-		return true
-	}
-	for _, a := range r.Sparse {
-		if offset >= a.Offset && offset-a.Offset <= a.Size && size <= a.Size-(offset-a.Offset) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *region) protection() int {
-	p := 0
-	if r.Flags&vfio.RegionRead != 0 {
-		p |= unix.PROT_READ
-	}
-	if r.Flags&vfio.RegionWrite != 0 {
-		p |= unix.PROT_WRITE
-	}
-	return p
 }

@@ -78,7 +78,7 @@ func (d *client) reconnect(ctx context.Context) error {
 	if !found.sameAs(old) {
 		return give(ErrOtherDevice)
 	}
-	for _, m := range d.dma.all() {
+	for _, m := range d.dma.list {
 		if err := mapDMA(ctx, l, m); err != nil {
 			return give(err)
 		}
@@ -86,7 +86,7 @@ func (d *client) reconnect(ctx context.Context) error {
 	// From here on the mappings are those of the new server.
 	for m := range d.mappings {
 		r := &found.regions[m.index]
-		if err := mapOver(m.bytes, r.fd, r.offset+m.offset, r.protection()); err != nil {
+		if err := mapOver(m.bytes, r.fd, r.offset+m.offset, r.Protection()); err != nil {
 			return give(os.NewSyscallError("mmap", err))
 		}
 	}
@@ -94,7 +94,7 @@ func (d *client) reconnect(ctx context.Context) error {
 	d.events.close()
 	d.link.Store(l)
 	d.device.Store(found)
-	d.discard(old)
+	old.close()
 	if d.closed.Load() {
 		return vfio.ErrClosed // Close waits for mu, and closes what is new
 	}

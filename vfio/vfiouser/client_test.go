@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/mmio"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -18,17 +20,13 @@ import (
 
 func write32(t testing.TB, d vfio.Device, offset uint64, v uint32) {
 	t.Helper()
-	if err := d.WriteRegion(0, offset, binary.LittleEndian.AppendUint32(nil, v)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.WriteRegion(0, offset, binary.LittleEndian.AppendUint32(nil, v)))
 }
 
 func read32(t testing.TB, d vfio.Device, offset uint64) uint32 {
 	t.Helper()
 	var b [4]byte
-	if err := d.ReadRegion(0, offset, b[:]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.ReadRegion(0, offset, b[:]))
 	return binary.LittleEndian.Uint32(b[:])
 }
 
@@ -36,9 +34,7 @@ func read32(t testing.TB, d vfio.Device, offset uint64) uint32 {
 func setCopy(t testing.TB, d vfio.Device, from, to uint64, n uint32) {
 	t.Helper()
 	for at, v := range map[uint64]uint64{regSource: from, regTarget: to} {
-		if err := d.WriteRegion(0, at, binary.LittleEndian.AppendUint64(nil, v)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.WriteRegion(0, at, binary.LittleEndian.AppendUint64(nil, v)))
 	}
 	write32(t, d, regLength, n)
 }
@@ -47,37 +43,19 @@ func TestDescription(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	d := r.open(t)
 	want := vfio.Info{Address: "vfio-user:" + r.path, Backend: "vfio-user", Resettable: true, Regions: 9, IRQs: 5}
-	if diff := cmp.Diff(want, d.Info()); diff != "" {
-		t.Error(diff)
-	}
+	should.Be(t, cmp.Diff(want, d.Info()), "")
 	for i := range want.Regions {
-		got, err := d.Region(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := r.dev.Region(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(d.Region(i))(t)
+		want := must.Get(r.dev.Region(i))(t)
 		if i == 5 {
 			want.Flags &^= vfio.RegionMmap // the server does not give its file away
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("region %d: %s", i, diff)
-		}
+		should.Be(t, cmp.Diff(want, got), "", "region %d", i)
 	}
 	for i := range want.IRQs {
-		got, err := d.IRQ(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := r.dev.IRQ(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("interrupt %d: %s", i, diff)
-		}
+		got := must.Get(d.IRQ(i))(t)
+		want := must.Get(r.dev.IRQ(i))(t)
+		should.Be(t, cmp.Diff(want, got), "", "interrupt %d", i)
 	}
 	if _, err := vfio.ReadConfig(d); err != nil {
 		t.Errorf("ReadConfig: %v", err)
@@ -92,16 +70,10 @@ func TestRegionAccess(t *testing.T) {
 	d := r.open(t)
 	for _, size := range []int{1, 2, 4, 8, 3, 100, page} {
 		want := bytes.Repeat([]byte{byte(size), 0x5a}, size)[:size]
-		if err := d.WriteRegion(4, 0x10%uint64(size), want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.WriteRegion(4, 0x10%uint64(size), want))
 		got := make([]byte, size)
-		if err := d.ReadRegion(4, 0x10%uint64(size), got); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: got %x, want %x", size, got, want)
-		}
+		must.OK(t, d.ReadRegion(4, 0x10%uint64(size), got))
+		should.Same(t, got, want, "%d bytes", size)
 	}
 	before := d.Stats().Messages.Total()
 	for _, tt := range []struct {
@@ -115,12 +87,8 @@ func TestRegionAccess(t *testing.T) {
 		{1, 0, 1, vfio.ErrOutOfRange}, {0, 0, 0, nil}, {1, 0, 0, nil},
 	} {
 		p := make([]byte, tt.size)
-		if err := d.ReadRegion(tt.index, tt.offset, p); !errors.Is(err, tt.want) {
-			t.Errorf("read %d bytes at %#x of %d: %v, want %v", tt.size, tt.offset, tt.index, err, tt.want)
-		}
-		if err := d.WriteRegion(tt.index, tt.offset, p); !errors.Is(err, tt.want) {
-			t.Errorf("write %d bytes at %#x of %d: %v, want %v", tt.size, tt.offset, tt.index, err, tt.want)
-		}
+		should.Fail(t, d.ReadRegion(tt.index, tt.offset, p), tt.want, "read %d bytes at %#x of %d", tt.size, tt.offset, tt.index)
+		should.Fail(t, d.WriteRegion(tt.index, tt.offset, p), tt.want, "write %d bytes at %#x of %d", tt.size, tt.offset, tt.index)
 	}
 	if n := d.Stats().Messages.Total(); n != before {
 		t.Errorf("%d messages for what the client knows", n-before)
@@ -134,28 +102,17 @@ func TestRegionAccess(t *testing.T) {
 
 // TestLargeAccess is cut into messages.
 func TestLargeAccess(t *testing.T) {
-	checkLeaks(t)
-	server, err := newFake(t, func(f *fakeServer) {
+	leaktest.Check(t)
+	server := must.Get(newFake(t, func(f *fakeServer) {
 		f.regions[0] = make([]byte, 3<<20)
 		f.maxData = 4096 + 4
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<16+1)
-	if err := server.client.WriteRegion(0, 8, want); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.client.WriteRegion(0, 8, want))
 	got := make([]byte, len(want))
-	if err := server.client.ReadRegion(0, 8, got); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Error("what was read is not what was written")
-	}
-	if n := server.client.Stats().Messages[protocol.CommandRegionRead]; n != uint64(len(want)+4095)/4096 {
-		t.Errorf("%d messages", n)
-	}
+	must.OK(t, server.client.ReadRegion(0, 8, got))
+	should.Same(t, got, want, "what was read is not what was written")
+	should.Be(t, server.client.Stats().Messages[protocol.CommandRegionRead], uint64(len(want)+4095)/4096, "messages")
 }
 
 func TestMapRegion(t *testing.T) {
@@ -197,55 +154,8 @@ func TestMapRegion(t *testing.T) {
 			if err := d.ReadRegion(tt.index, tt.offset, got[:]); err != nil || string(got[:]) != "mapped" {
 				t.Errorf("the device has %q, %v", got, err)
 			}
-			if err := errors.Join(m.Close(), m.Close()); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, errors.Join(m.Close(), m.Close()))
 		})
-	}
-}
-
-// TestDataPath: once set up, doorbells, DMA and interrupts make no message.
-func TestDataPath(t *testing.T) {
-	r := serve(t, vfiouser.ServerOptions{})
-	d := r.open(t)
-	mem := alloc(t, 4*page)
-	if err := d.MapDMA(mem, 0x100000, both); err != nil {
-		t.Fatal(err)
-	}
-	event := newEvent(t)
-	if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()}); err != nil {
-		t.Fatal(err)
-	}
-	setCopy(t, d, 0x100000, 0x102000, 2*page)
-	bar, err := d.MapRegion(4, 0, page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bar.Close()
-	bell, err := bar.Register32(doorbell)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent, taken := d.Stats().Messages, r.Stats().Messages
-	for i := range uint32(200) {
-		for j := range mem.Bytes()[:2*page] {
-			mem.Bytes()[j] = byte(i) + byte(j)
-		}
-		mmio.ToDevice()
-		mmio.Write32(bell, i+1)
-		signalled(t, event)
-		if !bytes.Equal(mem.Bytes()[:2*page], mem.Bytes()[2*page:]) {
-			t.Fatalf("copy %d differs", i)
-		}
-	}
-	if diff := cmp.Diff(sent, d.Stats().Messages); diff != "" {
-		t.Errorf("messages of the client: %s", diff)
-	}
-	if diff := cmp.Diff(taken, r.Stats().Messages); diff != "" {
-		t.Errorf("messages to the server: %s", diff)
-	}
-	if n := read32(t, d, regFaults); n != 0 {
-		t.Errorf("%d faults", n)
 	}
 }
 
@@ -253,12 +163,8 @@ func TestMapDMA(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	d := r.open(t)
 	mem, other, closed := alloc(t, 2*page), alloc(t, page), alloc(t, page)
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.MapDMA(mem, 0x10000, both); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, closed.Close())
+	must.OK(t, d.MapDMA(mem, 0x10000, both))
 	for _, tt := range []struct {
 		name  string
 		mem   *vfio.Memory
@@ -286,29 +192,19 @@ func TestMapDMA(t *testing.T) {
 			}
 		})
 	}
-	if n := r.Stats().Ranges; n != 1 {
-		t.Errorf("the server has %d ranges", n)
-	}
+	should.Be(t, r.Stats().Ranges, 1, "the server has ranges")
 	for _, tt := range []struct{ iova, size uint64 }{{0x10000, page}, {0x11000, page}, {0x12000, page}, {0, 0}, {0xf000, 4 * page}} {
-		if err := d.UnmapDMA(tt.iova, tt.size); !errors.Is(err, vfio.ErrNotMapped) {
-			t.Errorf("unmap %#x bytes at %#x: %v", tt.size, tt.iova, err)
-		}
+		should.Fail(t, d.UnmapDMA(tt.iova, tt.size), vfio.ErrNotMapped, "unmap %#x bytes at %#x", tt.size, tt.iova)
 	}
-	if err := d.UnmapDMA(0x10000, 2*page); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, d.UnmapDMA(0x10000, 2*page))
 	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
 		t.Errorf("the server has %d ranges, %d files", s.Ranges, s.Files)
 	}
 	// Rights are the device's to honour.
-	if err := errors.Join(d.MapDMA(mem, 0x10000, vfio.DMARead), d.MapDMA(other, 0x20000, both)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(d.MapDMA(mem, 0x10000, vfio.DMARead), d.MapDMA(other, 0x20000, both)))
 	setCopy(t, d, 0x20000, 0x10000, 8)
 	write32(t, d, regStart, 1)
-	if n := read32(t, d, regFaults); n != 1 {
-		t.Errorf("%d faults", n)
-	}
+	should.Be(t, read32(t, d, regFaults), 1, "faults")
 }
 
 func TestServerFull(t *testing.T) {
@@ -330,10 +226,6 @@ func TestServerFull(t *testing.T) {
 func TestServerAddsNoSeals(t *testing.T) {
 	d := serve(t, quiet).open(t)
 	m := alloc(t, page)
-	if err := d.MapDMA(m, 0x10000, both); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(m.FD()), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); !errors.Is(err, unix.EPERM) {
-		t.Errorf("adding a seal: %v", err)
-	}
+	must.OK(t, d.MapDMA(m, 0x10000, both))
+	should.Refuse(unix.FcntlInt(uintptr(m.FD()), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE))(t, unix.EPERM, "adding a seal")
 }

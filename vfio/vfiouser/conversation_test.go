@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -140,9 +142,7 @@ func TestSmallPages(t *testing.T) {
 	}
 	r.dev.mu.Unlock()
 	// A copy over all of them.
-	if _, err := unix.Pwrite(ram, bytes.Repeat([]byte("abcd"), 128*page/4), 512*page); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Pwrite(ram, bytes.Repeat([]byte("abcd"), 128*page/4), 512*page))(t)
 	x.ok(cmdRegionWrite, pack(uint64(regSource), 0, 8, uint64(0x40000000)))
 	x.ok(cmdRegionWrite, pack(uint64(regTarget), 0, 8, uint64(0x40000000+128*page)))
 	x.ok(cmdRegionWrite, pack(uint64(regLength), 0, 4, 128*page))
@@ -172,9 +172,7 @@ func TestSingleBytes(t *testing.T) {
 			t.Errorf("pieces of %d: %v", piece, a)
 		}
 		x.alive()
-		if err := x.c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.c.Close())
 	}
 }
 
@@ -188,7 +186,5 @@ func TestPostedWrites(t *testing.T) {
 	if a := x.ok(cmdRegionRead, pack(uint64(0), 4, 4)); !bytes.Equal(a.payload[16:], pack(999)) {
 		t.Errorf("the last write was %x", a.payload[16:])
 	}
-	if n := r.Stats().Messages[protocol.CommandRegionWrite]; n != 1000 {
-		t.Errorf("%d writes are counted", n)
-	}
+	should.Be(t, r.Stats().Messages[protocol.CommandRegionWrite], 1000, "writes are counted")
 }

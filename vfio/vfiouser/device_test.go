@@ -3,7 +3,6 @@ package vfiouser_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,9 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 
 // The registers of copier's BAR0. All are of 32 bits but for the addresses.
@@ -26,7 +26,6 @@ const (
 	regStart  = 0x1c // 1: copy once, 2: until stopped, 0: stop
 	regCopies = 0x20 // copies done
 	regFaults = 0x24 // accesses that were refused or hit nothing
-	regKick   = 0x28 // a write signals the eventfd, and counts as a copy
 
 	copierID = 0x43504d54
 	// The doorbell in BAR4: a store of another value copies once.
@@ -49,7 +48,6 @@ type copier struct {
 	rung    uint32
 	resets  int
 	renewed int
-	kick    int // eventfd
 
 	slow  atomic.Bool // SetIRQs writes to its eventfds, which may block
 	stop  chan struct{}
@@ -71,20 +69,10 @@ type barMemory struct {
 }
 
 func newBarMemory(t testing.TB, size, seals int) *barMemory {
-	fd, err := unix.MemfdCreate("trapeze-copier", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		t.Fatal(err)
-	}
-	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("trapeze-copier", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
+	must.OK(t, unix.Ftruncate(fd, int64(size)))
+	must.Get(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals))(t)
+	b := must.Get(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	return &barMemory{fd, b}
 }
 
@@ -98,7 +86,7 @@ const allSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 // newCopier makes a device that runs until the test ends.
 func newCopier(t testing.TB) *copier {
 	t.Helper()
-	d := &copier{t: t, stop: make(chan struct{}), kick: -1}
+	d := &copier{t: t, stop: make(chan struct{})}
 	d.makeNew()
 	d.ended.Go(d.run)
 	t.Cleanup(func() {
@@ -111,11 +99,6 @@ func newCopier(t testing.TB) *copier {
 
 func (d *copier) makeNew() {
 	d.freeMemory()
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.kick = fd
 	d.bars = map[int]*barMemory{2: newBarMemory(d.t, 8*page, allSeals), 4: newBarMemory(d.t, 4*page, allSeals),
 		5: newBarMemory(d.t, page, unix.F_SEAL_GROW)}
 	for i := range d.irqs {
@@ -145,10 +128,7 @@ func (d *copier) freeMemory() {
 	for _, m := range d.bars {
 		m.close()
 	}
-	if d.kick >= 0 {
-		_ = unix.Close(d.kick)
-	}
-	d.bars, d.kick = nil, -1
+	d.bars = nil
 }
 
 // run is the device's engine.
@@ -166,10 +146,6 @@ func (d *copier) run() {
 func (d *copier) step() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var count [8]byte
-	if n, _ := unix.Read(d.kick, count[:]); n == 8 {
-		d.count(regCopies, uint32(binary.NativeEndian.Uint64(count[:])))
-	}
 	if v := binary.LittleEndian.Uint32(d.bars[4].bytes[doorbell:]); v != d.rung {
 		d.rung = v
 		d.copy()
@@ -269,15 +245,6 @@ func (d *copier) IRQ(index int) (vfio.IRQInfo, error) {
 	return vfio.IRQInfo{Index: index, Count: len(d.irqs[index]), Flags: vfio.IRQEventfd | vfio.IRQNoResize}, nil
 }
 
-func (d *copier) IOEventfds(index int) []vfiouser.IOEventfd {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if index != 0 {
-		return nil
-	}
-	return []vfiouser.IOEventfd{{Offset: regKick, Size: 4, FD: d.kick}, {Offset: regKick + 4, Size: 2, Match: true, Value: 7, FD: d.kick}}
-}
-
 func (d *copier) memory(index int) []byte {
 	switch index {
 	case 0:
@@ -306,14 +273,11 @@ func (d *copier) WriteRegion(index int, offset uint64, p []byte) error {
 	if index != 0 {
 		return nil
 	}
-	switch {
-	case offset == regStart && len(p) == 4:
+	if offset == regStart && len(p) == 4 {
 		d.running = p[0] == 2
 		if p[0] == 1 {
 			d.copy()
 		}
-	case offset == regKick:
-		return fmt.Errorf("register %#x is only to be signalled", offset)
 	}
 	return nil
 }
@@ -382,9 +346,7 @@ func (d *copier) Renew(ctx context.Context) error {
 	if d.unclean.Load() {
 		return unix.EIO
 	}
-	if n := len(d.windows); n != 0 {
-		d.t.Errorf("%d windows are left", n)
-	}
+	should.Be(d.t, len(d.windows), 0, "windows are left")
 	d.makeNew()
 	d.renewed++
 	return ctx.Err()

@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -26,31 +29,20 @@ var _ vfiouser.ServedDevice = (*emulator.Device)(nil)
 // fleet puts n emulated NICs on one wire behind sockets.
 func fleet(t *testing.T, n int) (paths []string, servers []*vfiouser.Server) {
 	t.Helper()
-	checkLeaks(t)
+	leaktest.Check(t)
 	dir := t.TempDir()
 	for i := range n {
 		paths = append(paths, filepath.Join(dir, string(rune('a'+i))))
 	}
-	nics, err := emulator.Fleet(t.Context(), "emu:", paths)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nics := must.Get(emulator.Fleet(t.Context(), "emu:", paths))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	for i, d := range nics {
-		s, err := vfiouser.NewServer(d, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := vfiouser.Listen(paths[i], 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(vfiouser.NewServer(d, quiet))(t)
+		l := must.Get(vfiouser.Listen(paths[i], 0o600))(t)
 		servers = append(servers, s)
 		serving.Go(func() {
-			if err := s.Serve(ctx, l); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, s.Serve(ctx, l))
 		})
 	}
 	t.Cleanup(func() {
@@ -60,9 +52,7 @@ func fleet(t *testing.T, n int) (paths []string, servers []*vfiouser.Server) {
 			defer close(ended)
 			serving.Wait()
 			for _, d := range nics {
-				if err := d.Close(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, d.Close())
 			}
 		}()
 		select {
@@ -84,10 +74,7 @@ type rawHost struct {
 func newRawHost(t *testing.T, path string) *rawHost {
 	t.Helper()
 	h := &rawHost{rawClient: connect(t, &running{path: path}, true), fd: memfd(t, 2*page, 0)}
-	var err error
-	if h.mem, err = unix.Mmap(h.fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		t.Fatal(err)
-	}
+	h.mem = must.Get(unix.Mmap(h.fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { _ = unix.Munmap(h.mem) })
 	h.setUp()
 	return h
@@ -104,9 +91,7 @@ func (h *rawHost) setUp() {
 	} {
 		h.set(datasheet.AdminOffset+w[0], w[1])
 	}
-	if s := h.get(datasheet.AdminOffset + datasheet.RegAdminStatus); s != datasheet.AdminEnabled {
-		h.t.Fatalf("admin status %#x", s)
-	}
+	must.Be(h.t, h.get(datasheet.AdminOffset+datasheet.RegAdminStatus), datasheet.AdminEnabled, "admin status")
 }
 
 func (h *rawHost) set(offset, v uint32) {
@@ -133,16 +118,12 @@ func TestEmulatorTruncation(t *testing.T) {
 		cut  func(h *rawHost)
 	}{
 		{"registers", func(h *rawHost) {
-			if err := unix.Ftruncate(h.fd, 0); err != nil {
-				h.t.Fatal(err)
-			}
+			must.OK(h.t, unix.Ftruncate(h.fd, 0))
 			h.set(datasheet.AdminOffset+datasheet.RegSQProducer, 1)
 		}},
 		{"reply to a command", func(h *rawHost) {
 			datasheet.CommandAt(h.mem).Opcode = datasheet.OpNop
-			if err := unix.Ftruncate(h.fd, page); err != nil {
-				h.t.Fatal(err)
-			}
+			must.OK(h.t, unix.Ftruncate(h.fd, page))
 			h.set(datasheet.AdminOffset+datasheet.RegSQProducer, 1)
 		}},
 		{"engine", func(h *rawHost) {
@@ -151,12 +132,8 @@ func TestEmulatorTruncation(t *testing.T) {
 			body := datasheet.Body[datasheet.ConnectWaitBody](cmd)
 			body.TimeoutMS, body.Local.Len = 50, 4
 			h.set(datasheet.AdminOffset+datasheet.RegSQProducer, 1)
-			if n := h.get(datasheet.AdminOffset + datasheet.RegSQConsumer); n != 1 {
-				h.t.Fatalf("%d commands are fetched", n)
-			}
-			if err := unix.Ftruncate(h.fd, 0); err != nil {
-				h.t.Fatal(err)
-			}
+			must.Be(h.t, h.get(datasheet.AdminOffset+datasheet.RegSQConsumer), 1, "commands are fetched")
+			must.OK(h.t, unix.Ftruncate(h.fd, 0))
 			waittest.Until(h.t, "the reply hits the hole", h.fatal)
 		}},
 	} {
@@ -178,14 +155,10 @@ func TestEmulatorTruncation(t *testing.T) {
 			if h.fatal() {
 				t.Error("a reset does not clear the fault")
 			}
-			if err := unix.Ftruncate(h.fd, 2*page); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Ftruncate(h.fd, 2*page))
 			h.setUp()
 			tt.cut(h) // and once more, and leave
-			if err := h.c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, h.c.Close())
 			if newRawHost(t, paths[0]).fatal() {
 				t.Error("the next client finds a fault")
 			}
@@ -211,36 +184,18 @@ func TestEmulatorDataPath(t *testing.T) {
 	}
 	const depth = 8
 	open := func(path string) *end {
-		nic, err := via.Open(ctx, "vfio-user:"+path, via.Options{Logger: quiet.Logger})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := nic.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		nic := must.Get(via.Open(ctx, "vfio-user:"+path, via.Options{Logger: quiet.Logger}))(t)
+		t.Cleanup(func() { should.OK(t, nic.Close()) })
 		e := &end{nic: nic}
-		if e.vi, err = nic.CreateVI(ctx, via.VIAttributes{}, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		if e.mem, err = nic.Alloc(ctx, (depth+1)*64, via.MemoryAttributes{}); err != nil {
-			t.Fatal(err)
-		}
-		ds, err := e.vi.NewDescriptors(ctx, depth+1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e.vi = must.Get(nic.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
+		e.mem = must.Get(nic.Alloc(ctx, (depth+1)*64, via.MemoryAttributes{}))(t)
+		ds := must.Get(e.vi.NewDescriptors(ctx, depth+1, 1))(t)
 		for i, d := range ds {
-			if err := e.mem.AddTo(d, i*64, 64); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.mem.AddTo(d, i*64, 64))
 		}
 		e.send, e.recv = ds[depth], ds[:depth]
 		for _, d := range e.recv {
-			if err := e.vi.PostRecv(d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.vi.PostRecv(d))
 		}
 		return e
 	}
@@ -258,9 +213,7 @@ func TestEmulatorDataPath(t *testing.T) {
 		_, err := a.vi.ConnectRequest(ctx, to, "")
 		return err == nil
 	})
-	if err := <-accepted; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-accepted)
 	until := func(done func() (*via.Descriptor, error)) *via.Descriptor {
 		for {
 			d, err := done()
@@ -285,22 +238,16 @@ func TestEmulatorDataPath(t *testing.T) {
 	})
 	// The driver looks after an idle device once in 5 s, by messages.
 	began := time.Now()
-	for i := range 5000 {
+	for i := 0; i < 5000 && time.Since(began) < 20*time.Second; i++ { // each end waits for its turn where the machine is busy
 		for _, x := range [][2]*end{{a, b}, {b, a}} {
 			from, to := x[0], x[1]
 			binary.LittleEndian.PutUint32(from.mem.Bytes()[depth*64:], uint32(i))
-			if err := from.vi.PostSend(from.send); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, from.vi.PostSend(from.send))
 			got := until(to.vi.RecvDone)
-			if v := binary.LittleEndian.Uint32(to.mem.Bytes()[i%depth*64:]); v != uint32(i) {
-				t.Fatalf("message %d arrives as %d", i, v)
-			}
+			must.Be(t, binary.LittleEndian.Uint32(to.mem.Bytes()[i%depth*64:]), uint32(i), "message %d arrives", i)
 			until(from.vi.SendDone).Rearm()
 			got.Rearm()
-			if err := to.vi.PostRecv(got); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, to.vi.PostRecv(got))
 		}
 	}
 	after := stats()
@@ -311,7 +258,5 @@ func TestEmulatorDataPath(t *testing.T) {
 			after[i].Messages[read] = before[i].Messages[read]
 		}
 	}
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("the data path has made messages: %s", diff)
-	}
+	should.Be(t, cmp.Diff(before, after), "", "the data path has made messages")
 }

@@ -1,7 +1,6 @@
 package vfiouser
 
 import (
-	"iter"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -10,48 +9,36 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// eventTable holds the eventfds that a client has connected to vectors, -1 where
-// it has not. The device has them too; the table owns them. One goroutine uses
-// all methods; signalRequest and unblock may be called by others.
+// eventTable holds the eventfds that are connected to vectors, and owns them. A server has those of its client, which the
+// device has too, and a client has duplicates of its own, as only it can signal them when the server is lost.
 type eventTable struct {
-	mu     sync.Mutex
-	events [][]int // by index and vector; the one goroutine reads it without mu
+	mu  sync.Mutex
+	fds map[vector]int
 }
 
-func newEventTable(dev ServedDevice) *eventTable {
-	t := &eventTable{}
-	for index := range dev.Info().IRQs {
-		var vectors []int
-		if info, err := dev.IRQ(index); err == nil {
-			vectors = make([]int, max(info.Count, 0))
-		}
-		for i := range vectors {
-			vectors[i] = -1
-		}
-		t.events = append(t.events, vectors)
-	}
-	return t
-}
+type vector struct{ index, number int }
 
-// indexes lists the interrupt indexes with vectors.
-func (t *eventTable) indexes() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i, vectors := range t.events {
-			if len(vectors) > 0 && !yield(i) {
-				return
-			}
-		}
-	}
-}
-
-// connect replaces eventfds and owns the new ones. The vectors exist.
+// connect replaces eventfds and owns the new ones; negative ones disconnect their vectors.
 func (t *eventTable) connect(index, start int, fds []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.fds == nil {
+		t.fds = map[vector]int{}
+	}
 	for i, fd := range fds {
-		old := &t.events[index][start+i]
-		closeEvent(*old)
-		*old = fd
+		v := vector{index, start + i}
+		t.drop(v)
+		if fd >= 0 {
+			t.fds[v] = fd
+		}
+	}
+}
+
+// drop closes the eventfd of a vector. mu is held.
+func (t *eventTable) drop(v vector) {
+	if fd, ok := t.fds[v]; ok {
+		_ = unix.Close(fd)
+		delete(t.fds, v)
 	}
 }
 
@@ -59,33 +46,50 @@ func (t *eventTable) connect(index, start int, fds []int) {
 func (t *eventTable) disconnect(index int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if index >= len(t.events) {
-		return
-	}
-	for i := range t.events[index] {
-		closeEvent(t.events[index][i])
-		t.events[index][i] = -1
+	for v := range t.fds {
+		if v.index == index {
+			t.drop(v)
+		}
 	}
 }
 
 // close closes all.
 func (t *eventTable) close() {
-	for index := range t.events {
-		t.disconnect(index)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for v := range t.fds {
+		t.drop(v)
 	}
 }
 
-func closeEvent(fd int) {
-	if fd >= 0 {
-		_ = unix.Close(fd)
+// indexes lists the indexes with connected vectors.
+func (t *eventTable) indexes() map[int]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	indexes := map[int]bool{}
+	for v := range t.fds {
+		indexes[v.index] = true
+	}
+	return indexes
+}
+
+// wake signals all eventfds of a client, which are its own: none is full.
+func (t *eventTable) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, fd := range t.fds {
+		passedfd.SignalEventfd(fd)
 	}
 }
 
 // trigger signals vectors: those whose bool is not zero, or all if there are no
-// bools.
+// bools. Only the caller connects and disconnects.
 func (t *eventTable) trigger(index, start, count int, bools []byte) {
 	for i := range count {
-		if fd := t.events[index][start+i]; fd >= 0 && (bools == nil || bools[i] != 0) {
+		t.mu.Lock()
+		fd, ok := t.fds[vector{index, start + i}]
+		t.mu.Unlock() // a signal may have to wait for unblock
+		if ok && (bools == nil || bools[i] != 0) {
 			passedfd.SignalEventfd(fd)
 		}
 	}
@@ -94,26 +98,18 @@ func (t *eventTable) trigger(index, start, count int, bools []byte) {
 // signalRequest signals the eventfd by which a client learns that it should
 // leave. It reports false if the client has connected none.
 func (t *eventTable) signalRequest() bool {
-	fd := t.duplicateRequest()
-	if fd < 0 {
+	t.mu.Lock()
+	own, err := -1, error(nil)
+	if fd, ok := t.fds[vector{vfio.IRQReq, 0}]; ok {
+		own, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	t.mu.Unlock()
+	if own < 0 || err != nil {
 		return false
 	}
-	defer unix.Close(fd)
-	passedfd.SignalEventfd(fd)
+	defer unix.Close(own)
+	passedfd.SignalEventfd(own)
 	return true
-}
-
-func (t *eventTable) duplicateRequest() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.events) <= vfio.IRQReq || len(t.events[vfio.IRQReq]) == 0 || t.events[vfio.IRQReq][0] < 0 {
-		return -1
-	}
-	fd, err := unix.FcntlInt(uintptr(t.events[vfio.IRQReq][0]), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return -1
-	}
-	return fd
 }
 
 // unblock empties eventfds that are full. Writing to such a one blocks if the
@@ -123,11 +119,9 @@ func (t *eventTable) duplicateRequest() int {
 func (t *eventTable) unblock() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, vectors := range t.events {
-		for _, fd := range vectors {
-			if fd >= 0 && passedfd.EventfdFull(fd) {
-				passedfd.DrainEventfd(fd)
-			}
+	for _, fd := range t.fds {
+		if passedfd.EventfdFull(fd) {
+			passedfd.DrainEventfd(fd)
 		}
 	}
 }

@@ -9,7 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -36,7 +39,7 @@ type fakeServer struct {
 // newFake starts a fake server and opens its device.
 func newFake(t testing.TB, setup func(f *fakeServer)) (*fakeServer, error) {
 	t.Helper()
-	f := &fakeServer{t: t, maxData: 1 << 20, options: vfiouser.ClientOptions{Timeout: 300 * time.Millisecond}, replies: map[uint16]protocol.Message{}}
+	f := &fakeServer{t: t, maxData: 1 << 20, options: vfiouser.ClientOptions{Timeout: timeout}, replies: map[uint16]protocol.Message{}}
 	f.arrived = sync.NewCond(&f.mu)
 	f.answer = f.right
 	f.header = func(*protocol.Header) {}
@@ -54,11 +57,7 @@ func newFake(t testing.TB, setup func(f *fakeServer)) (*fakeServer, error) {
 	d, err := vfiouser.New(context.Background(), there, f.options)
 	if err == nil {
 		f.client = d.(client)
-		t.Cleanup(func() {
-			if err := f.client.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { should.OK(t, f.client.Close()) })
 	}
 	return f, err
 }
@@ -102,9 +101,7 @@ func (f *fakeServer) right(m protocol.Message) ([]byte, []int, unix.Errno, bool)
 	case protocol.CommandVersion:
 		v := protocol.Version{Capabilities: protocol.Capabilities{MaxMsgFDs: 8, MaxDataXferSize: f.maxData, MaxDMAMaps: 100, PageSizes: 4096}}
 		b, err := v.Append(nil)
-		if err != nil {
-			f.t.Error(err)
-		}
+		should.OK(f.t, err)
 		return ok(b)
 	case protocol.CommandDeviceInfo:
 		return ok(protocol.DeviceInfo{Argsz: 16, Flags: protocol.DevicePCI | protocol.DeviceReset, Regions: 9, IRQs: 5}.Append(nil))
@@ -114,7 +111,7 @@ func (f *fakeServer) right(m protocol.Message) ([]byte, []int, unix.Errno, bool)
 			f.t.Error(err)
 			return nil, nil, unix.EINVAL, true
 		}
-		return ok(protocol.RegionInfo{Argsz: 32, Flags: protocol.RegionRead | protocol.RegionWrite, Index: in.Index,
+		return ok(protocol.RegionInfo{Argsz: 32, Flags: vfio.RegionRead | vfio.RegionWrite, Index: in.Index,
 			Size: uint64(len(f.regions[in.Index]))}.Append(nil, 32))
 	case protocol.CommandIRQInfo:
 		in, err := protocol.DecodeIRQInfo(m.Payload)
@@ -148,9 +145,7 @@ func (f *fakeServer) right(m protocol.Message) ([]byte, []int, unix.Errno, bool)
 // request sends a request to the client and returns the reply.
 func (f *fakeServer) request(id uint16, c protocol.Command, flags protocol.Flags, payload []byte, fds ...int) protocol.Message {
 	f.t.Helper()
-	if err := f.conn.Send(protocol.Header{ID: id, Command: c, Flags: flags}, payload, fds, time.Now().Add(timeout)); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, f.conn.Send(protocol.Header{ID: id, Command: c, Flags: flags}, payload, fds, time.Now().Add(timeout)))
 	timer := time.AfterFunc(timeout, f.arrived.Broadcast)
 	defer timer.Stop()
 	f.mu.Lock()

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -23,18 +25,13 @@ import (
 // comes, the server lives, and the next client finds a device that works.
 func FuzzServer(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "nic.sock")
-	l, err := vfiouser.Listen(path, 0o600)
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := must.Get(vfiouser.Listen(path, 0o600))(f)
 	dev := newCopier(f)
 	ctx, cancel := context.WithCancel(context.Background())
 	var server sync.WaitGroup
 	server.Go(func() {
 		o := vfiouser.ServerOptions{Logger: slog.New(slog.DiscardHandler), BusyTimeout: timeout}
-		if err := vfiouser.Serve(ctx, l, dev, o); err != nil {
-			f.Error(err)
-		}
+		should.OK(f, vfiouser.Serve(ctx, l, dev, o))
 	})
 	f.Cleanup(func() {
 		cancel()
@@ -73,24 +70,16 @@ func FuzzServer(f *testing.F) {
 			t.Error(err)
 		}
 		<-done
-		if err := x.c.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, x.c.Close())
 		next := &rawClient{t: t, c: dialFuzz(t, path)}
 		next.ok(cmdVersion, pack(uint16(0), uint16(0), versionText))
 		next.alive()
-		if err := next.c.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, next.c.Close())
 	})
 }
 
 func dialFuzz(t *testing.T, path string) *net.UnixConn {
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"}))(t)
 }
 
 // FuzzClient is a server whose replies are made of fuzz: their headers fit, what
@@ -121,16 +110,12 @@ func FuzzClient(f *testing.F) {
 			_ = d.WriteRegion(index, 0, b[:4])
 			if m, err := d.MapRegion(index, 0, page); err == nil {
 				m.Bytes()[0]++
-				if err := m.Close(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, m.Close())
 			}
 		}
 		_ = d.DisableIRQs(vfio.IRQMSIX)
 		_ = d.Reset(t.Context())
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, d.Close())
 	})
 }
 

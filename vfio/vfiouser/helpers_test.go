@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -24,7 +26,7 @@ const (
 	page = 4096
 	both = vfio.DMARead | vfio.DMAWrite
 	// timeout bounds waits that ought to be short.
-	timeout = 10 * time.Second
+	timeout = time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -36,30 +38,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	leaktest.Main(m)
-}
-
-// checkLeaks fails the test if it ends with other descriptors or mappings of
-// files in memory than it began with. Tests that use it do not run in parallel.
-func checkLeaks(t testing.TB) {
-	t.Helper()
-	files, mappings := leaktest.Files(t), memoryMappings(t)
-	t.Cleanup(func() {
-		if n := leaktest.Files(t); n != files {
-			t.Errorf("%d open files, %d before", n, files)
-		}
-		if n := memoryMappings(t); n != mappings {
-			t.Errorf("%d mappings of files in memory, %d before", n, mappings)
-		}
-	})
-}
-
-func memoryMappings(t testing.TB) int {
-	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bytes.Count(b, []byte("/memfd:")) + bytes.Count(b, []byte("/dev/shm/"))
 }
 
 // quiet is for servers whose log nobody reads.
@@ -77,7 +55,7 @@ type running struct {
 // serve puts a new copier behind a socket, and checks for leaks in the end.
 func serve(t testing.TB, o vfiouser.ServerOptions) *running {
 	t.Helper()
-	checkLeaks(t)
+	leaktest.Check(t)
 	return serveAt(t, filepath.Join(t.TempDir(), "nic.sock"), o)
 }
 
@@ -85,9 +63,7 @@ func serveAt(t testing.TB, path string, o vfiouser.ServerOptions) *running {
 	t.Helper()
 	dev := newCopier(t)
 	l, err := vfiouser.Listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := &running{dev: dev, path: path, log: &bytes.Buffer{}}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -128,15 +104,8 @@ type client interface {
 // open opens the server's device through its address.
 func (r *running) open(t testing.TB) client {
 	t.Helper()
-	d, err := vfio.Open(context.Background(), "vfio-user:"+r.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := must.Get(vfio.Open(context.Background(), "vfio-user:"+r.path))(t)
+	t.Cleanup(func() { should.OK(t, d.Close()) })
 	return d.(client)
 }
 
@@ -152,29 +121,15 @@ func (r *running) idle(t testing.TB) {
 
 func alloc(t testing.TB, size uint64) *vfio.Memory {
 	t.Helper()
-	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	m := must.Get(vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
+	t.Cleanup(func() { should.OK(t, m.Close()) })
 	return m
 }
 
 func newEvent(t testing.TB) *vfio.Eventfd {
 	t.Helper()
-	e, err := vfio.NewEventfd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := must.Get(vfio.NewEventfd())(t)
+	t.Cleanup(func() { should.OK(t, e.Close()) })
 	return e
 }
 
@@ -183,25 +138,17 @@ func signalled(t testing.TB, e *vfio.Eventfd) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := e.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.Wait(ctx))
 }
 
 // socketPair returns the two ends of a connection.
 func socketPair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fds := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	conn := func(fd int) *net.UnixConn {
 		f := os.NewFile(uintptr(fd), "socket")
 		defer f.Close()
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.FileConn(f))(t)
 		t.Cleanup(func() { _ = c.Close() })
 		return c.(*net.UnixConn)
 	}

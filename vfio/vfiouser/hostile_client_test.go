@@ -11,6 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -41,9 +44,7 @@ func (x *rawClient) copies(n uint32) {
 // leave ends the connection and waits until nothing is left of it.
 func (x *rawClient) leave(r *running) {
 	x.t.Helper()
-	if err := x.c.Close(); err != nil {
-		x.t.Fatal(err)
-	}
+	must.OK(x.t, x.c.Close())
 	r.idle(x.t)
 	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
 		x.t.Errorf("%d ranges and %d files are left", s.Ranges, s.Files)
@@ -66,9 +67,7 @@ func TestTruncation(t *testing.T) {
 				t.Skip("there is no /dev/shm")
 			}
 			t.Cleanup(func() { _ = f.Close() })
-			if err := errors.Join(os.Remove(f.Name()), f.Truncate(64*page)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(os.Remove(f.Name()), f.Truncate(64*page)))
 			return int(f.Fd())
 		}, false},
 	} {
@@ -80,16 +79,12 @@ func TestTruncation(t *testing.T) {
 			x.startCopy(0x100000, 0x100000+32*page, 32*page)
 			err := unix.Ftruncate(fd, page)
 			if tt.sealed {
-				if !errors.Is(err, unix.EPERM) {
-					t.Errorf("truncating: %v", err)
-				}
+				should.Fail(t, err, unix.EPERM, "truncating")
 				x.copies(3)
 				x.leave(r)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			waittest.Until(t, "the device has met the hole", func() bool { return x.register(regFaults) > 0 })
 			x.alive()
 			// What is left can still be used, and the file cannot be mapped again.
@@ -99,26 +94,13 @@ func TestTruncation(t *testing.T) {
 			x.ok(cmdDMAMap, dmaMap(3, 0, 0x200000, page), fd)
 			x.startCopy(0x200000, 0x200000+page/2, page/2)
 			// In the middle of a register access, too: the server's goroutine copies.
-			if err := unix.Ftruncate(fd, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Ftruncate(fd, 0))
 			x.ok(cmdRegionWrite, pack(uint64(regStart), 0, 4, 1))
 			x.alive()
 			x.leave(r)
 			connect(t, r, true).alive()
 		})
 	}
-}
-
-// TestSealedOnly: an operator may refuse memory that can be cut off.
-func TestSealedOnly(t *testing.T) {
-	o := vfiouser.ServerOptions{}
-	o.Limits.Sealed = true
-	x := connect(t, serve(t, o), true)
-	if a := x.ask(cmdDMAMap, dmaMap(3, 0, 0, page), memfd(t, page, 0)); unix.Errno(a.errno) != unix.EINVAL {
-		t.Errorf("got %v", a)
-	}
-	x.ok(cmdDMAMap, dmaMap(3, 0, 0, page), memfd(t, page, unix.MFD_ALLOW_SEALING))
 }
 
 // TestDeathInMessage: the connection ends after each byte of a message.
@@ -129,9 +111,7 @@ func TestDeathInMessage(t *testing.T) {
 	for n := range message {
 		x := connect(t, r, true)
 		x.ok(cmdDMAMap, dmaMap(3, 0, 0x20000, page), fd)
-		if err := x.write(message[:n], fd); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.write(message[:n], fd))
 		x.leave(r)
 	}
 	connect(t, r, true).alive()
@@ -163,41 +143,14 @@ func TestManyRanges(t *testing.T) {
 	x.leave(r)
 }
 
-// TestManyFiles: each takes a mapping of the server's process, of which there
-// are not as many.
-func TestManyFiles(t *testing.T) {
-	o := vfiouser.ServerOptions{}
-	o.Limits.Files = 100
-	r := serve(t, o)
-	x := connect(t, r, true)
-	for i := range 101 {
-		fd := memfd(t, page, 0)
-		a := x.ask(cmdDMAMap, dmaMap(3, 0, uint64(i)*page, page), fd)
-		if want := map[bool]unix.Errno{true: unix.ENOSPC}[i == 100]; unix.Errno(a.errno) != want {
-			t.Fatalf("file %d: %v", i, a)
-		}
-	}
-	big := memfd(t, 5<<40, 0)
-	x.ok(cmdDMAUnmap, dmaUnmap(0, 0, page))
-	if a := x.ask(cmdDMAMap, dmaMap(3, 0, 0, page), big); unix.Errno(a.errno) != unix.ENOSPC {
-		t.Errorf("a file of 5 TiB: %v", a)
-	}
-	x.leave(r)
-}
-
 // TestUnmapDuringDMA: when the reply has come, the device keeps its hands off.
 func TestUnmapDuringDMA(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	x := connect(t, r, true)
 	source, target := memfd(t, 64*page, 0), memfd(t, 64*page, 0)
-	mine, err := unix.Mmap(target, 0, 64*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mine := must.Get(unix.Mmap(target, 0, 64*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(mine)
-	if _, err := unix.Pwrite(source, bytes.Repeat([]byte{0xaa}, 64*page), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Pwrite(source, bytes.Repeat([]byte{0xaa}, 64*page), 0))(t)
 	x.ok(cmdDMAMap, dmaMap(1, 0, 0x100000, 64*page), source)
 	for range 50 {
 		x.ok(cmdDMAMap, dmaMap(3, 0, 0x200000, 64*page), target)
@@ -226,10 +179,7 @@ func TestFloods(t *testing.T) {
 		x.send(0, cmdRegionWrite, flagNoReply, pack(uint64(doorbell), 4, 4, 5))
 	}
 	a := x.ok(cmdGetRegionInfo, pack(32, 0, 4, 0, uint64(0), uint64(0)))
-	bar, err := unix.Mmap(a.fds[0], 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bar := must.Get(unix.Mmap(a.fds[0], 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(bar)
 	for i := range 100000 {
 		bar[doorbell+1] = byte(i)
@@ -241,18 +191,15 @@ func TestFloods(t *testing.T) {
 // TestStubbornEventfd: an eventfd that blocks its writer does not hold up the
 // device for ever.
 func TestStubbornEventfd(t *testing.T) {
+	leaktest.Parallel(t)
 	r := serve(t, vfiouser.ServerOptions{})
 	x := connect(t, r, true)
 	fd := eventfd(t, 0, unix.EFD_NONBLOCK)
-	if _, err := unix.Write(fd, binary.NativeEndian.AppendUint64(nil, math.MaxUint64-1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(fd, binary.NativeEndian.AppendUint64(nil, math.MaxUint64-1)))(t)
 	x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 1), fd)
 	x.ok(cmdSetIRQs, pack(20, 0x24, 4, 0, 1), fd)
 	// The server has seen to it that it does not block; the client undoes that.
-	if err := unix.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.SetNonblock(fd, false))
 	x.ok(cmdSetIRQs, pack(20, 0x21, 2, 0, 1)) // the server itself would wait
 	x.send(0, cmdRegionWrite, 0, pack(uint64(regStart), 0, 4, 1))
 	if _, err := x.receive(); err != nil {

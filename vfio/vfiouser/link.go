@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,9 @@ func newLink(conn *protocol.Conn, timeout time.Duration, sent *messageCounters,
 
 // fail ends the connection because of cause.
 func (l *link) fail(cause error) {
+	if cause == io.EOF { // which would say that a connection of the NIC has ended in order
+		cause = unix.ECONNRESET
+	}
 	l.mu.Lock()
 	first := l.cause == nil
 	if first {
@@ -166,14 +170,12 @@ func (l *link) await(ctx context.Context, c *call) error {
 		return l.err()
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-c.done:
 		return nil
 	case <-l.gone:
 		return l.err()
-	case <-timer.C:
+	case <-time.After(grace):
 		return ctx.Err()
 	}
 }

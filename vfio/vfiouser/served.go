@@ -43,29 +43,9 @@ type ServedDevice interface {
 	// longer touches them, whatever it was doing.
 	UnmapWindows(first, last uint64) error
 
-	// Reset is described at vfio.Device. Windows stay.
 	Reset(ctx context.Context) error
 	// Renew makes the device as it was when it was new, for the next client.
 	// Interrupts are disconnected. The files of regions are new ones: a client
 	// that has gone may have kept the old ones.
 	Renew(ctx context.Context) error
-}
-
-// IOEventfd is a part of a region in which a write need not be carried out: it
-// is enough to signal an eventfd.
-type IOEventfd struct {
-	// Offset and Size in bytes of the writes that are meant.
-	Offset, Size uint64
-	// Match says that only writes of the value Value are meant.
-	Match bool
-	Value uint64
-	// FD is the eventfd. It stays the device's.
-	FD int
-}
-
-// IOEventfdDevice is a ServedDevice with such parts.
-type IOEventfdDevice interface {
-	ServedDevice
-	// IOEventfds lists those of a region. Renew may change them.
-	IOEventfds(index int) []IOEventfd
 }

@@ -136,30 +136,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		_ = l.Close()
 	})
 	var clients sync.WaitGroup
-	var err error
-	for {
-		var c *net.UnixConn
-		if err = passedfd.ErrFull; !passedfd.Full() {
-			c, err = l.AcceptUnix()
-		}
-		if err == nil {
-			clients.Go(func() { s.ServeConn(ctx, c) })
-			continue
-		}
-		if ctx.Err() != nil {
-			err = nil
-			break
-		}
-		if !exhausted(err) {
-			break
-		}
-		// Descriptors or memory may come back when a client goes.
-		s.options.Logger.Warn("vfio-user: cannot accept a client", "error", err)
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
+	err := l.Each(ctx, func(c *net.UnixConn) { clients.Go(func() { s.ServeConn(ctx, c) }) },
+		func(err error) { s.options.Logger.Warn("vfio-user: cannot accept a client", "error", err) })
 	cancel()
 	clients.Wait()
 	<-closed
@@ -167,15 +145,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return &vfio.Error{Op: "accept vfio-user clients for", Device: s.dev.Info().Address, Err: err}
 	}
 	return nil
-}
-
-func exhausted(err error) bool {
-	for _, e := range []error{passedfd.ErrFull, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // ServeConn serves one client, whose connection it closes. It returns when the
@@ -218,9 +187,7 @@ func (s *Server) refuse(conn *protocol.Conn, errno unix.Errno) {
 	s.stats.refused.Add(1)
 	deadline := time.Now().Add(s.options.BusyTimeout)
 	// If any of this fails the client learns it from the connection's end.
-	if conn.SetReceiveDeadline(deadline) != nil {
-		return
-	}
+	conn.SetReceiveDeadline(deadline)
 	m, err := conn.Receive()
 	passedfd.Close(m.FDs...)
 	if err == nil && m.Header.WantsReply() {

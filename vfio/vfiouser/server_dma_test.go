@@ -12,6 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -28,13 +31,10 @@ func TestReadReplies(t *testing.T) {
 		"of another BAR":   protocol.RegionAccess{Region: 1, Count: 4, Data: []byte("abcd")}.Append(nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := newFake(t, func(f *fakeServer) {
+			f := must.Get(newFake(t, func(f *fakeServer) {
 				f.regions[0] = make([]byte, page)
 				instead(protocol.CommandRegionRead, payload, 0)(f)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			b := []byte("keep")
 			var e *protocol.Error
 			if err := f.client.ReadRegion(0, 0, b); !errors.As(err, &e) || string(b) != "keep" {
@@ -46,16 +46,11 @@ func TestReadReplies(t *testing.T) {
 
 // TestServerDMA: a server may reach memory by messages.
 func TestServerDMA(t *testing.T) {
-	checkLeaks(t)
-	f, err := newFake(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaktest.Check(t)
+	f := must.Get(newFake(t, nil))(t)
 	mem, next, readOnly := alloc(t, page), alloc(t, page), alloc(t, page)
-	if err := errors.Join(f.client.MapDMA(mem, 0x10000, both), f.client.MapDMA(next, 0x11000, both),
-		f.client.MapDMA(readOnly, 0x12000, vfio.DMARead)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(f.client.MapDMA(mem, 0x10000, both), f.client.MapDMA(next, 0x11000, both),
+		f.client.MapDMA(readOnly, 0x12000, vfio.DMARead)))
 	access := func(address, count uint64, data string) []byte {
 		return protocol.DMAAccess{Address: address, Count: count, Data: []byte(data)}.Append(nil)
 	}
@@ -64,9 +59,7 @@ func TestServerDMA(t *testing.T) {
 	if m.Header.Failure() != nil || !bytes.Equal(m.Payload, access(0x10ffc, 8, "")) {
 		t.Errorf("write: %+v", m)
 	}
-	if string(mem.Bytes()[page-4:])+string(next.Bytes()[:4]) != "over end" {
-		t.Error("the memory was not written")
-	}
+	should.Be(t, string(mem.Bytes()[page-4:])+string(next.Bytes()[:4]), "over end", "the memory was not written")
 	m = f.request(2, read, 0, access(0x10ffc, 8, ""))
 	if m.Header.Failure() != nil || !bytes.Equal(m.Payload, access(0x10ffc, 8, "over end")) {
 		t.Errorf("read: %+v", m)
@@ -98,22 +91,14 @@ func TestServerDMA(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %v", tt.name, m, m.Header.Failure(), tt.want)
 		}
 	}
-	if string(next.Bytes()[page-4:]) != "\x00\x00\x00\x00" {
-		t.Error("a write that was refused has written")
-	}
+	should.Be(t, string(next.Bytes()[page-4:]), "\x00\x00\x00\x00", "a write that was refused has written")
 	// Without a reply, and in order with what follows.
-	if err := f.conn.Send(protocol.Header{ID: 5, Command: write, Flags: protocol.FlagNoReply}, access(0x10000, 2, "hi"), nil, time.Now().Add(timeout)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.conn.Send(protocol.Header{ID: 5, Command: write, Flags: protocol.FlagNoReply}, access(0x10000, 2, "hi"), nil, time.Now().Add(timeout)))
 	if m := f.request(6, read, 0, access(0x10000, 2, "")); !bytes.HasSuffix(m.Payload, []byte("hi")) {
 		t.Errorf("read: %+v", m)
 	}
-	if n := f.client.Stats().Requests; n != 17 {
-		t.Errorf("%d requests", n)
-	}
-	if err := f.client.UnmapDMA(0x10000, page); err != nil {
-		t.Fatal(err)
-	}
+	should.Be(t, f.client.Stats().Requests, 17, "requests")
+	must.OK(t, f.client.UnmapDMA(0x10000, page))
 	if m := f.request(7, read, 0, access(0x10000, 2, "")); m.Header.Failure() != syscall.EFAULT {
 		t.Errorf("read of unmapped memory: %v", m.Header.Failure())
 	}
@@ -123,7 +108,7 @@ func TestServerDMA(t *testing.T) {
 // changed.
 func TestServerRefuses(t *testing.T) {
 	var errno atomic.Uint32
-	f, err := newFake(t, func(f *fakeServer) {
+	f := must.Get(newFake(t, func(f *fakeServer) {
 		f.regions[0] = make([]byte, page)
 		f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
 			if e := unix.Errno(errno.Load()); e != 0 {
@@ -131,14 +116,9 @@ func TestServerRefuses(t *testing.T) {
 			}
 			return f.right(m)
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	d, mem, event := f.client, alloc(t, page), newEvent(t)
-	if err := d.MapDMA(mem, 0x10000, both); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.MapDMA(mem, 0x10000, both))
 	other := alloc(t, page)
 	for name, call := range map[string]func() error{
 		"read":    func() error { return d.ReadRegion(0, 0, make([]byte, 4)) },
@@ -156,11 +136,7 @@ func TestServerRefuses(t *testing.T) {
 		}
 	}
 	errno.Store(uint32(unix.EEXIST))
-	if err := d.MapDMA(other, 0x20000, both); !errors.Is(err, vfio.ErrIOVAInUse) {
-		t.Errorf("map what the server has: %v", err)
-	}
+	should.Fail(t, d.MapDMA(other, 0x20000, both), vfio.ErrIOVAInUse, "map what the server has")
 	errno.Store(0)
-	if err := errors.Join(d.MapDMA(other, 0x20000, both), d.UnmapDMA(0x10000, page)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(d.MapDMA(other, 0x20000, both), d.UnmapDMA(0x10000, page)))
 }

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -19,19 +21,11 @@ func TestRefused(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	event := eventfd(t, 0, unix.EFD_NONBLOCK)
 	mem := memfd(t, 16*page, unix.MFD_ALLOW_SEALING)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
-	disk, err := os.Create(t.TempDir() + "/disk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	disk := must.Get(os.Create(t.TempDir() + "/disk"))(t)
 	defer disk.Close()
-	if err := disk.Truncate(page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, disk.Truncate(page))
 	version := func(text string) []byte { return pack(uint16(0), uint16(0), text) }
 	irqs := func(flags, index, start, count int, rest ...any) []byte {
 		return append(pack(20+len(pack(rest...)), flags, index, start, count), pack(rest...)...)
@@ -80,6 +74,8 @@ func TestRefused(t *testing.T) {
 		{"unmap that wraps", cmdDMAUnmap, dmaUnmap(0, 0x10000, math.MaxUint64&^(page-1)), nil, einval},
 		{"unmap of nothing", cmdDMAUnmap, dmaUnmap(0, 0x10000, 0), nil, einval},
 		{"unmap of half a page", cmdDMAUnmap, dmaUnmap(0, 0x30000, page/2), nil, einval},
+		{"unmap with all flags", cmdDMAUnmap, dmaUnmap(3, 0, 0), nil, einval},
+		{"unmap of all at an address", cmdDMAUnmap, dmaUnmap(2, 0x10000, 0), nil, einval},
 		{"unmap of all of a range", cmdDMAUnmap, dmaUnmap(2, 0x10000, 2*page), nil, einval},
 
 		{"device info cut off", cmdGetInfo, pack(16, 0, 0), nil, einval},
@@ -89,11 +85,10 @@ func TestRefused(t *testing.T) {
 		{"region info cut off", cmdGetRegionInfo, pack(32, 0, 0), nil, einval},
 		{"region info of no region", cmdGetRegionInfo, pack(32, 0, 9, 0, uint64(0), uint64(0)), nil, einval},
 		{"region info of the last region", cmdGetRegionInfo, pack(32, 0, -1, 0, uint64(0), uint64(0)), nil, einval},
-		{"io fds cut off", cmdGetRegionIOFDs, pack(16, 0), nil, einval},
-		{"io fds of no region", cmdGetRegionIOFDs, pack(16, 0, 9, 0), nil, einval},
-		{"io fds with flags", cmdGetRegionIOFDs, pack(16, 1, 0, 0), nil, einval},
-		{"io fds with count", cmdGetRegionIOFDs, pack(16, 0, 0, 1), nil, einval},
+		{"io fds, which the server does not have", cmdGetRegionIOFDs, pack(16, 0, 0, 0), nil, einval},
 		{"irq info cut off", cmdGetIRQInfo, pack(16, 0, 2), nil, einval},
+		{"irq info too long", cmdGetIRQInfo, pack(16, 0, 2, 0, 0), nil, einval},
+		{"region info with small argsz", cmdGetRegionInfo, pack(31, 0, 0, 0, uint64(0), uint64(0)), nil, einval},
 		{"irq info of no index", cmdGetIRQInfo, pack(16, 0, 5, 0), nil, einval},
 
 		{"irqs cut off", cmdSetIRQs, pack(20, 0x21, 2, 0), nil, einval},
@@ -103,6 +98,9 @@ func TestRefused(t *testing.T) {
 		{"irqs with two actions", cmdSetIRQs, irqs(0x31, 2, 0, 1), nil, einval},
 		{"irqs with two kinds of data", cmdSetIRQs, irqs(0x23, 2, 0, 1), nil, einval},
 		{"irqs with no action", cmdSetIRQs, irqs(0x04, 2, 0, 1), []int{event}, einval},
+		{"irqs with no data", cmdSetIRQs, irqs(0x20, 2, 0, 1), nil, einval},
+		{"mask of no vector", cmdSetIRQs, irqs(0x09, 2, 0, 0), nil, einval},
+		{"eventfds in the message", cmdSetIRQs, irqs(0x24, 2, 0, 1, 5), nil, einval},
 		{"irqs with unknown flag", cmdSetIRQs, irqs(0x64, 2, 0, 1), []int{event}, einval},
 		{"irqs behind the last", cmdSetIRQs, irqs(0x24, 2, 40, 1), []int{event}, einval},
 		{"irqs over the last", cmdSetIRQs, irqs(0x24, 2, 39, 2), []int{event, event}, einval},
@@ -174,9 +172,7 @@ func TestRefused(t *testing.T) {
 				before++
 			}
 			x.alive()
-			if n := r.Stats().Errors; n != before+1 {
-				t.Errorf("%d errors are counted, want %d", n, before+1)
-			}
+			should.Be(t, r.Stats().Errors, before+1, "errors are counted")
 		})
 	}
 	x.t = t
@@ -188,9 +184,7 @@ func TestRefused(t *testing.T) {
 	if _, err := unix.Read(event, count[:]); err != nil || count[0] != 1 {
 		t.Errorf("the interrupt: %v, %v", count, err)
 	}
-	if err := x.c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.c.Close())
 	r.stop()
 	if log := r.log.String(); strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "request failed") {
 		t.Errorf("the log warns %d times", strings.Count(log, "level=WARN"))
@@ -218,6 +212,7 @@ func TestBadHeaders(t *testing.T) {
 		{"of no size", header(7, cmdSetIRQs, 0, 0), true},
 		{"longer than any message, and all there", append(header(7, cmdSetIRQs, 16+3<<20, 0), make([]byte, 3<<20)...), true},
 		{"reply to nothing", header(7, cmdSetIRQs, 16, flagReply), true},
+		{"reply without reply", header(7, cmdSetIRQs, 16, flagReply|flagNoReply), true},
 		{"error to nothing", header(7, cmdSetIRQs, 16, flagReply|flagError), false},
 		{"of type 2", append(header(7, cmdReset, 20, 2), "data"...), true},
 		{"with reserved flags", append(header(7, cmdReset, 20, 0x100), "data"...), true},
@@ -226,9 +221,7 @@ func TestBadHeaders(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x.t = t
-			if err := x.write(tt.bytes); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, x.write(tt.bytes))
 			if tt.reply {
 				a, err := x.receive()
 				if err != nil || a.id != 7 || a.size != 16 || a.flags != flagReply|flagError || unix.Errno(a.errno) != unix.EINVAL {
@@ -240,7 +233,5 @@ func TestBadHeaders(t *testing.T) {
 	}
 	r.dev.mu.Lock()
 	defer r.dev.mu.Unlock()
-	if r.dev.resets != 0 {
-		t.Error("a bad message has reset the device")
-	}
+	should.Be(t, r.dev.resets, 0, "a bad message has reset the device")
 }

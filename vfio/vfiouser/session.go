@@ -44,7 +44,7 @@ type session struct {
 const watchInterval = time.Second
 
 func newSession(s *Server, conn *protocol.Conn, log *slog.Logger) *session {
-	n := &session{server: s, dev: s.dev, conn: conn, log: log, events: newEventTable(s.dev),
+	n := &session{server: s, dev: s.dev, conn: conn, log: log, events: &eventTable{},
 		memory: newMemory(s.options.Limits),
 		gone:   make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 	n.watched.Go(n.watch)
@@ -71,9 +71,7 @@ func (n *session) run() error {
 	defer n.memory.end()
 	n.memory.begin(n)
 	// A client that says nothing does not keep the device from others.
-	if err := n.conn.SetReceiveDeadline(time.Now().Add(n.server.options.ReplyTimeout)); err != nil {
-		return err
-	}
+	n.conn.SetReceiveDeadline(time.Now().Add(n.server.options.ReplyTimeout))
 	for {
 		m, err := n.conn.Receive()
 		var bad *protocol.Error
@@ -168,7 +166,6 @@ var handlers = map[protocol.Command]handler{
 	protocol.CommandDMAUnmap:    {(*session).dmaUnmap, 0},
 	protocol.CommandDeviceInfo:  {(*session).deviceInfo, 0},
 	protocol.CommandRegionInfo:  {(*session).regionInfo, 0},
-	protocol.CommandRegionIOFDs: {(*session).regionIOFDs, 0},
 	protocol.CommandIRQInfo:     {(*session).irqInfo, 0},
 	protocol.CommandSetIRQs:     {(*session).setIRQs, serverMaxFDs},
 	protocol.CommandRegionRead:  {(*session).regionRead, 0},
@@ -218,9 +215,7 @@ func (n *session) version(m *protocol.Message) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := n.conn.SetReceiveDeadline(time.Time{}); err != nil {
-		return reply{}, err
-	}
+	n.conn.SetReceiveDeadline(time.Time{})
 	v.Minor = min(v.Minor, protocol.Minor)
 	v.Capabilities = protocol.Capabilities{MaxMsgFDs: serverMaxFDs, MaxDataXferSize: serverMaxData,
 		MaxDMAMaps: uint32(min(n.server.options.Limits.Ranges, math.MaxUint16)), PageSizes: dmaspace.PageSize}
@@ -245,7 +240,7 @@ func (n *session) deviceReset(m *protocol.Message) (reply, error) {
 	return reply{}, nil
 }
 
-// release has the client leave: it asks, if the client wants to be asked, and
+// release makes the client leave: it asks, if the client wants to be asked, and
 // waits a little.
 func (n *session) release() {
 	defer close(n.released)
@@ -267,8 +262,10 @@ func (n *session) end() {
 			n.log.Error("vfio-user: "+what, "error", err)
 		}
 	}
-	for index := range n.events.indexes() {
-		report("interrupts cannot be disconnected", n.call(func() error { return n.dev.DisableIRQs(index) }))
+	for index := range n.dev.Info().IRQs {
+		if info, err := n.dev.IRQ(index); err == nil && info.Count > 0 {
+			report("interrupts cannot be disconnected", n.call(func() error { return n.dev.DisableIRQs(index) }))
+		}
 	}
 	report("memory cannot be unmapped", n.call(func() error { return n.dev.UnmapWindows(0, math.MaxUint64) }))
 	n.memory.space.Clear()

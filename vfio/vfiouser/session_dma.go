@@ -18,7 +18,7 @@ func (n *session) dmaMap(m *protocol.Message) (reply, error) {
 	if len(m.FDs) == 1 {
 		fd = m.FDs[0]
 	}
-	r := dmaspace.Range{Address: d.Address, Size: d.Size, Offset: d.Offset, Flags: vfio.DMAFlags(d.Flags)}
+	r := dmaspace.Range{Address: d.Address, Size: d.Size, Offset: d.Offset, Flags: d.Flags}
 	window, known, err := n.memory.space.Map(r, fd)
 	if err != nil {
 		n.warnUnmappable(d, err)
@@ -57,7 +57,7 @@ func (n *session) warnUnmappable(d protocol.DMAMap, err error) {
 // comes without a file in any case: firmware, which is read only, and the BARs
 // of other devices.
 func (n *session) warnUnreachable(d protocol.DMAMap) {
-	if n.memory.warnedShare || n.memory.shares || d.Flags&protocol.DMAWrite == 0 {
+	if n.memory.warnedShare || n.memory.shares || d.Flags&vfio.DMAWrite == 0 {
 		return
 	}
 	n.memory.warnedShare = true

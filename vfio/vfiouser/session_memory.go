@@ -69,7 +69,7 @@ func changesMemory(h protocol.Header) bool {
 // earlier: it changes nothing, so it does not matter which of them it follows.
 func overtakes(h protocol.Header) bool {
 	switch h.Command {
-	case protocol.CommandDeviceInfo, protocol.CommandRegionInfo, protocol.CommandRegionIOFDs, protocol.CommandIRQInfo,
+	case protocol.CommandDeviceInfo, protocol.CommandRegionInfo, protocol.CommandIRQInfo,
 		protocol.CommandRegionRead:
 		return true
 	}

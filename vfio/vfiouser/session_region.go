@@ -50,17 +50,17 @@ func (n *session) regionInfo(m *protocol.Message) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	out := protocol.RegionInfo{Flags: uint32(info.Flags), Index: in.Index, Size: info.Size}
+	out := protocol.RegionInfo{Flags: info.Flags, Index: in.Index, Size: info.Size}
 	var r reply
 	if info.Flags&vfio.RegionMmap != 0 {
 		fd, offset, err := n.regionFile(int(in.Index))
 		if err != nil {
 			n.log.Error("vfio-user: region cannot be shared", "region", in.Index, "error", err)
-			out.Flags &^= protocol.RegionMmap
+			out.Flags &^= vfio.RegionMmap
 		} else {
 			r.fds, out.Offset = []int{fd}, offset
-			for _, a := range info.Sparse {
-				out.Sparse = append(out.Sparse, protocol.Area(a))
+			if len(info.Sparse) > 0 {
+				out.Sparse = info.Sparse
 			}
 		}
 	}
@@ -93,35 +93,6 @@ func (n *session) regionFile(index int) (fd int, offset uint64, err error) {
 		return -1, 0, fmt.Errorf("%w: its file is not made of normal pages", vfio.ErrNotMappable)
 	}
 	return fd, offset, nil
-}
-
-func (n *session) regionIOFDs(m *protocol.Message) (reply, error) {
-	in, err := protocol.DecodeRegionIOFDs(m.Payload)
-	if err != nil {
-		return reply{}, err
-	}
-	if _, err := n.region(m.Header.Command, in.Index); err != nil {
-		return reply{}, err
-	}
-	out := protocol.RegionIOFDs{Index: in.Index}
-	var fds []int
-	if dev, ok := n.dev.(IOEventfdDevice); ok {
-		for _, e := range dev.IOEventfds(int(in.Index)) {
-			at := slices.Index(fds, e.FD)
-			if at < 0 {
-				at = len(fds)
-				fds = append(fds, e.FD)
-			}
-			out.Entries = append(out.Entries, protocol.IOEventfd{Offset: e.Offset, Size: e.Size, FD: uint32(at), Match: e.Match, Value: e.Value})
-		}
-	}
-	out.Count = uint32(len(out.Entries))
-	out.Argsz = out.ReplySize()
-	n.out = out.Append(n.out[:0], in.Argsz)
-	if out.Argsz > in.Argsz {
-		fds = nil
-	}
-	return reply{n.out, fds}, nil
 }
 
 // access checks what can be checked without the device.

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -46,7 +49,7 @@ func (m *stallingNIC) stall(after int) {
 	m.left, m.stalled, m.resumed = after, make(chan struct{}), make(chan struct{})
 }
 
-// resume has the server answer again, and waits until nothing is left of its
+// resume makes the server answer again, and waits until nothing is left of its
 // client. It returns how many requests came while the server was stalled.
 func (m *stallingNIC) resume(t *testing.T) int {
 	t.Helper()
@@ -113,33 +116,21 @@ func (m *stallingNIC) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags)
 // serveStalling serves such a NIC.
 func serveStalling(t *testing.T) *stallingNIC {
 	t.Helper()
-	checkLeaks(t)
-	nics, err := emulator.Fleet(t.Context(), "emu:", []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaktest.Check(t)
+	nics := must.Get(emulator.Fleet(t.Context(), "emu:", []string{"a", "b"}))(t)
 	m := &stallingNIC{ServedDevice: nics[0], path: filepath.Join(t.TempDir(), "nic"), left: never}
-	if m.Server, err = vfiouser.NewServer(m, quiet); err != nil {
-		t.Fatal(err)
-	}
-	l, err := vfiouser.Listen(m.path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.Server = must.Get(vfiouser.NewServer(m, quiet))(t)
+	l := must.Get(vfiouser.Listen(m.path, 0o600))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := m.Serve(ctx, l); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, m.Serve(ctx, l))
 	})
 	t.Cleanup(func() {
 		cancel()
 		serving.Wait()
 		for _, d := range nics {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, d.Close())
 		}
 	})
 	return m
@@ -174,18 +165,14 @@ const (
 // TestStallWhileOpening: a server stalls at one request after the other. The
 // client makes no more, and does not wait once its context has ended.
 func TestStallWhileOpening(t *testing.T) {
+	leaktest.Parallel(t)
 	m := serveStalling(t)
-	n, err := m.open(t.Context(), forEver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(m.open(t.Context(), forEver))(t)
 	m.mu.Lock()
 	requests := m.seen
 	m.mu.Unlock()
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for after := 0; after < requests; after += 1 + requests/12 {
+	must.OK(t, n.Close())
+	for after := 0; after < requests; after += 1 + requests/6 {
 		m.stall(after)
 		err := inTime(t, "Open", func() error {
 			_, err := m.open(t.Context(), 100*time.Millisecond)
@@ -194,21 +181,16 @@ func TestStallWhileOpening(t *testing.T) {
 		if !errors.Is(err, vfio.ErrDeviceGone) || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("after %d requests: %v", after, err)
 		}
-		if more := m.resume(t); more != 0 {
-			t.Errorf("%d requests follow the one that has no answer, number %d", more, after)
-		}
+		should.Be(t, m.resume(t), 0, "requests follow the one that has no answer, number %d", after)
 	}
-	for after := 0; after < requests; after += 1 + requests/12 {
+	for after := 0; after < requests; after += 1 + requests/6 {
 		m.stall(after)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-m.stalled; cancel() }()
-		err := inTime(t, "Open", func() error {
+		should.Fail(t, inTime(t, "Open", func() error {
 			_, err := m.open(ctx, forEver)
 			return err
-		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("canceled after %d requests: %v", after, err)
-		}
+		}), context.Canceled, "canceled after %d requests", after)
 		m.resume(t)
 		cancel()
 	}
@@ -222,13 +204,16 @@ type openNIC struct {
 	d *descriptors.Descriptor
 }
 
-// openStalled opens the NIC, and has its server stall. It tries again where a
-// busy machine takes longer for a request than it may.
-func openStalled(t *testing.T, timeout time.Duration) *openNIC {
+// openStalled opens the NIC, with a receive posted if there is to be one, and has its server stall. It
+// tries again where a busy machine takes longer for a request than it may.
+func openStalled(t *testing.T, timeout time.Duration, posted bool) *openNIC {
 	t.Helper()
 	s := &openNIC{stallingNIC: serveStalling(t)}
 	waittest.Until(t, "the NIC is open", func() bool {
 		err := s.set(t.Context(), timeout)
+		if err == nil && posted {
+			err = s.v.PostRecv(s.d)
+		}
 		if err != nil && s.n != nil {
 			_ = s.n.Close()
 		}
@@ -273,6 +258,7 @@ func (s *openNIC) close(t *testing.T) {
 // TestStallLater: a server stalls once the NIC is open. The first request
 // without answer is the last one, whatever it is for.
 func TestStallLater(t *testing.T) {
+	leaktest.Parallel(t)
 	for name, do := range map[string]func(s *openNIC, ctx context.Context) error{
 		"command": func(s *openNIC, ctx context.Context) error { _, err := s.n.CreatePtag(ctx); return err },
 		"DMA map": func(s *openNIC, ctx context.Context) error {
@@ -288,17 +274,10 @@ func TestStallLater(t *testing.T) {
 		"doorbell": func(s *openNIC, _ context.Context) error { return s.v.PostRecv(s.d) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openStalled(t, short)
-			if name == "wait" {
-				s.stall(1)
-				if err := s.v.PostRecv(s.d); err != nil {
-					t.Fatal(err)
-				}
-			}
+			t.Parallel()
+			s := openStalled(t, short, name == "wait")
 			for range 2 {
-				if err := inTime(t, name, func() error { return do(s, t.Context()) }); !errors.Is(err, vfio.ErrDeviceGone) {
-					t.Errorf("got %v", err)
-				}
+				should.Fail(t, inTime(t, name, func() error { return do(s, t.Context()) }), vfio.ErrDeviceGone)
 			}
 			s.close(t)
 		})
@@ -306,21 +285,17 @@ func TestStallLater(t *testing.T) {
 			continue // it takes no context
 		}
 		t.Run(name+" canceled", func(t *testing.T) {
-			s := openStalled(t, forEver)
-			if name == "wait" {
-				s.stall(1)
-				if err := s.v.PostRecv(s.d); err != nil {
-					t.Fatal(err)
-				}
-			}
+			t.Parallel()
+			s := openStalled(t, forEver, name == "wait")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { <-s.stalled; cancel() }()
-			if err := inTime(t, name, func() error { return do(s, ctx) }); !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
-			}
+			should.Fail(t, inTime(t, name, func() error { return do(s, ctx) }), context.Canceled)
 			s.close(t)
 		})
 	}
-	t.Run("close", func(t *testing.T) { openStalled(t, short).close(t) })
+	t.Run("close", func(t *testing.T) {
+		t.Parallel()
+		openStalled(t, short, false).close(t)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/via/etcd"
@@ -27,10 +28,7 @@ func serve(t *testing.T) string {
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.UnsafeNoFsync = true
-	e, err := embed.StartEtcd(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(embed.StartEtcd(c))(t)
 	t.Cleanup(e.Close)
 	select {
 	case <-e.Server.ReadyNotify():
@@ -42,10 +40,7 @@ func serve(t *testing.T) string {
 
 func dial(t *testing.T, address string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop(), DialTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop(), DialTimeout: time.Minute}))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -56,11 +51,7 @@ func dial(t *testing.T, address string) *clientv3.Client {
 
 func open(t *testing.T, c *clientv3.Client, prefix string) via.NameService {
 	t.Helper()
-	s, err := etcd.New(c, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(etcd.New(c, prefix))(t)
 }
 
 func TestNames(t *testing.T) {
@@ -76,9 +67,7 @@ func TestNonsense(t *testing.T) {
 	c := dial(t, serve(t))
 	s := open(t, c, "")
 	for _, key := range []string{"cache/ff:ff:ff:ff:ff:ff/x", "cache/nonsense", "cache/", "cache/02:00:00:00:00:01/a"} {
-		if _, err := c.Put(t.Context(), etcd.Prefix+"/"+key, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Put(t.Context(), etcd.Prefix+"/"+key, ""))(t)
 	}
 	for name, want := range map[string]int{"cache": 1, "Cache": 1, "cach": 0, "cache/02:00:00:00:00:01": 0, "": 0} {
 		if got, err := s.Resolve(t.Context(), name); err != nil || len(got) != want {

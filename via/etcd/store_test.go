@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
@@ -22,9 +24,7 @@ func TestStore(t *testing.T) {
 		t.Fatalf("before all: %q, %d, %v", value, revision, err)
 	}
 	for _, round := range []string{"first", "next", "last"} {
-		if err := errors.Join(a.Swap(t.Context(), []byte(round), revision), b.Swap(t.Context(), []byte("too late"), revision)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(a.Swap(t.Context(), []byte(round), revision), b.Swap(t.Context(), []byte("too late"), revision)))
 		value, now, err := b.Get(t.Context())
 		if err != nil || string(value) != round || now <= revision {
 			t.Fatalf("%s: %q, %d after %d, %v", round, value, now, revision, err)
@@ -46,24 +46,16 @@ func TestMemory(t *testing.T) {
 	}
 	var nics []*via.NIC
 	for _, d := range []*emulator.Device{one, other} {
-		nic, err := via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nic := must.Get(via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}}))(t)
 		t.Cleanup(func() {
-			if err := nic.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, nic.Close())
 		})
 		nics = append(nics, nic)
 	}
 	const page = 4096
 	servers, addresses := map[string]*netmem.Server{}, []string(nil)
 	start := func(name string) {
-		s, err := netmem.NewServer(t.Context(), nics[1], netmem.ServerOptions{Name: name, Page: page, Size: 16 * page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(netmem.NewServer(t.Context(), nics[1], netmem.ServerOptions{Name: name, Page: page, Size: 16 * page}))(t)
 		t.Cleanup(func() { _ = s.Close() }) // the test may have closed it
 		servers[name] = s
 	}
@@ -71,23 +63,14 @@ func TestMemory(t *testing.T) {
 		start(name)
 		addresses = append(addresses, servers[name].Address().String())
 	}
-	client, err := netmem.Open(t.Context(), nics[0], addresses, netmem.Options{Copies: 2, Store: etcd.NewStore(c, "/pools/memory"), Cache: 8 * page, ReadAhead: -1, Timeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(netmem.Open(t.Context(), nics[0], addresses, netmem.Options{Copies: 2, Store: etcd.NewStore(c, "/pools/memory"), Cache: 8 * page, ReadAhead: -1, Timeout: 2 * time.Second}))(t)
 	defer func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, client.Close())
 	}()
 	put := func(b byte) {
 		t.Helper()
-		if _, err := client.WriteAt(bytes.Repeat([]byte{b}, 16*page), 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.WriteAt(bytes.Repeat([]byte{b}, 16*page), 0))(t)
+		must.OK(t, client.Sync())
 	}
 	configuration := func() string {
 		got, err := c.Get(t.Context(), "/pools/memory")
@@ -101,9 +84,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("the first configuration is %s", first)
 	}
 	for _, name := range []string{"a", "b"} {
-		if err := servers[name].Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, servers[name].Close())
 		put(name[0])
 		start(name)
 		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -66,6 +66,9 @@ func open(_ context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port,
 	if err != nil {
 		return fail(err)
 	}
+	if c.Offloads&(ethernet.OffloadSendSum|ethernet.OffloadTSO) != 0 { // frames arrive as they were sent
+		return fail(fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, c.Offloads))
+	}
 	cables.Lock()
 	defer cables.Unlock()
 	ends := cables.m[a.Path]
@@ -106,7 +109,7 @@ func End(name string, number int) *Port {
 	return nil
 }
 
-// Fail has the port fail with err, and the next tries to restart it.
+// Fail makes the port fail with err, and the next tries to restart it.
 func (p *Port) Fail(err error, tries int) {
 	p.repairs.Store(int32(tries))
 	p.failure.Store(&err)
@@ -139,10 +142,8 @@ func (p *Port) peer() *Port {
 	return p.ends[1-p.number]
 }
 
-// Info is described at ethernet.Port.
 func (p *Port) Info() ethernet.Info { return p.info }
 
-// Queue is described at ethernet.Port.
 func (p *Port) Queue(i int) ethernet.Queue {
 	if i != 0 {
 		return nil
@@ -150,7 +151,6 @@ func (p *Port) Queue(i int) ethernet.Queue {
 	return &p.queue
 }
 
-// Link is described at ethernet.Port. It is up if both ends are open and up.
 func (p *Port) Link() (ethernet.Link, error) {
 	if err := p.err("look at the link of"); err != nil {
 		return ethernet.Link{}, err
@@ -159,10 +159,8 @@ func (p *Port) Link() (ethernet.Link, error) {
 	return ethernet.Link{Up: !p.down.Load() && other != nil && !other.down.Load()}, nil
 }
 
-// MAC is described at ethernet.Port.
 func (p *Port) MAC() ethernet.MAC { return *p.mac.Load() }
 
-// SetMAC is described at ethernet.Port.
 func (p *Port) SetMAC(m ethernet.MAC) error {
 	p.mac.Store(&m)
 	return p.err("set the address of")
@@ -171,13 +169,10 @@ func (p *Port) SetMAC(m ethernet.MAC) error {
 // SetPromiscuous does nothing, as SetMulticast and SetVLANs: everything is received.
 func (p *Port) SetPromiscuous(bool) error { return p.err("set the filter of") }
 
-// SetMulticast is described at SetPromiscuous.
 func (p *Port) SetMulticast([]ethernet.MAC) error { return p.err("set the groups of") }
 
-// SetVLANs is described at SetPromiscuous.
 func (p *Port) SetVLANs([]uint16) error { return p.err("set the VLANs of") }
 
-// Counters is described at ethernet.Port.
 func (p *Port) Stats() ethernet.Stats {
 	q := &p.queue
 	return ethernet.Stats{Restarts: p.restarts.Load(), Queues: []ethernet.QueueStats{{
@@ -185,7 +180,6 @@ func (p *Port) Stats() ethernet.Stats {
 		SentBytes: q.sentBytes.Load(), NoBuffers: q.noBuffers.Load(), Lost: q.missed.Load()}}}
 }
 
-// Restart is described at ethernet.Port. What is on the cable to this end is lost.
 func (p *Port) Restart(context.Context) error {
 	if p.closed.Load() {
 		return p.err("restart")
@@ -202,7 +196,6 @@ func (p *Port) Restart(context.Context) error {
 	return nil
 }
 
-// Close is described at ethernet.Port.
 func (p *Port) Close() error {
 	if p.closed.Swap(true) {
 		return nil
@@ -218,10 +211,8 @@ func (p *Port) Close() error {
 	return nil
 }
 
-// Cache is described at ethernet.Queue.
 func (q *queue) Cache() *ethernet.Cache { return q.cache }
 
-// Receive is described at ethernet.Queue.
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 	if err := q.port.err("receive"); err != nil {
 		return 0, err
@@ -242,7 +233,6 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 	return len(frames), nil
 }
 
-// Send is described at ethernet.Queue.
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	p := q.port
 	if err := p.err("send"); err != nil || len(frames) == 0 || p.full.Load() {
@@ -279,10 +269,8 @@ func (q *queue) arrive(b []byte) {
 	}
 }
 
-// Unsent is described at ethernet.Queue.
 func (q *queue) Unsent() (int, error) { return 0, q.port.err("look at") }
 
-// Wait is described at ethernet.Queue.
 func (q *queue) Wait(ctx context.Context) error {
 	if err := q.port.err("wait for"); err != nil || len(q.frames) > 0 {
 		return err

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // mounts are where version 2 is mounted, alone or beside version 1.
@@ -35,10 +37,7 @@ func Make(t testing.TB, path string) func(*exec.Cmd) {
 			made := folder
 			t.Cleanup(func() { remove(t, made) })
 		}
-		group, err := os.Open(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		group := must.Get(os.Open(folder))(t)
 		t.Cleanup(func() { _ = group.Close() })
 		return func(c *exec.Cmd) {
 			if c.SysProcAttr == nil {

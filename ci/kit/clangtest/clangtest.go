@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
 
@@ -41,18 +42,12 @@ func Object(t *testing.T, source string, flags ...string) []byte {
 		t.Fatalf("clang: %v\n%s", err, text)
 	}
 	b, err := firmware.ReadObject(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
 // Spec builds an image from a C source, with debug information.
 func Spec(t *testing.T, source string, flags ...string) *firmware.Spec {
 	t.Helper()
-	spec, err := firmware.Build(Object(t, source, append(flags, "-g", "-target", "bpf")...), firmware.Meta{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return spec
+	return must.Get(firmware.Build(Object(t, source, append(flags, "-g", "-target", "bpf")...), firmware.Meta{}))(t)
 }

@@ -10,7 +10,6 @@ type EndsAfter struct {
 	Looks int
 }
 
-// Err is described at context.Context.
 func (e *EndsAfter) Err() error {
 	if e.Looks--; e.Looks < 0 {
 		return context.Canceled

@@ -8,6 +8,7 @@
 package fakeigb
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -83,15 +84,7 @@ type ring struct {
 
 // New makes a device.
 func New(o Options) (*Device, error) {
-	if o.Device == 0 {
-		o.Device = 0x10c9
-	}
-	if o.Vectors == 0 {
-		o.Vectors = 25
-	}
-	if o.MAC == [6]byte{} {
-		o.MAC = [6]byte{2, 0, 0, 0, 0, 1}
-	}
+	o.Device, o.Vectors, o.MAC = cmp.Or(o.Device, 0x10c9), cmp.Or(o.Vectors, 25), cmp.Or(o.MAC, [6]byte{2, 0, 0, 0, 0, 1})
 	d := &Device{options: o}
 	p := fakepci.Options{Vendor: 0x8086, Device: o.Device, Vectors: o.Vectors, MSIXBAR: 3, MSIXPending: 0x2000,
 		Bytes: registerBytes, Extra: map[int]uint64{3: 0x4000}}
@@ -129,7 +122,7 @@ func (d *Device) Log() Log {
 	return l
 }
 
-// SetLink has the link go up or down.
+// SetLink makes the link go up or down.
 func (d *Device) SetLink(up bool) {
 	d.With(func() {
 		if d.Set(STATUS, d.Get(STATUS)&^2); up {
@@ -138,7 +131,6 @@ func (d *Device) SetLink(up bool) {
 	})
 }
 
-// On implements fakepci.Model.
 func (d *Device) On() string {
 	for q := range d.rings {
 		if d.Get(RXDCTL+0x40*uint64(q))&(1<<25) != 0 {
@@ -148,10 +140,8 @@ func (d *Device) On() string {
 	return ""
 }
 
-// Forget implements fakepci.Model.
 func (d *Device) Forget() { d.rings = [16]ring{} }
 
-// WriteRegion implements vfio.Device.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	err := d.Function.WriteRegion(index, offset, p)
 	if err == nil && index == vfio.RegionBAR0 && offset == RCTL && p[0]&2 != 0 && d.OnEnable != nil {

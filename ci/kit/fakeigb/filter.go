@@ -1,6 +1,10 @@
 package fakeigb
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
+)
 
 // Arrive has a frame arrive from the wire: it is delivered if the filters let it through,
 // to the queue that the hash of its addresses gives.
@@ -13,7 +17,7 @@ func (d *Device) Arrive(frame []byte) bool {
 			frame = append(append([]byte(nil), frame[:12]...), frame[16:]...)
 		}
 		if d.Get(MRQC)&7 == 2 && len(frame) >= 34 && frame[12] == 8 && frame[13] == 0 {
-			hash := d.toeplitz(frame[26:34])
+			hash := fakepci.Toeplitz(d.Registers[RSSRK:], frame[26:34])
 			queue = int(d.Registers[RETA+hash&127])
 			low = uint64(hash)<<32 | 2
 		}
@@ -50,20 +54,4 @@ func (d *Device) accepts(frame []byte) bool {
 		return rctl&(1<<4) != 0 || d.Get(MTA+4*uint64(hash>>5))&(1<<(hash&31)) != 0
 	}
 	return rctl&(1<<3) != 0
-}
-
-// toeplitz is the hash by which receive-side scaling picks a queue, of the two addresses.
-func (d *Device) toeplitz(input []byte) (hash uint32) {
-	key := d.Registers[RSSRK:]
-	window := uint64(binary.BigEndian.Uint32(key))<<32 | uint64(binary.BigEndian.Uint32(key[4:]))
-	for i, b := range input {
-		for bit := 7; bit >= 0; bit-- {
-			if b>>bit&1 != 0 {
-				hash ^= uint32(window >> 32)
-			}
-			window <<= 1
-		}
-		window |= uint64(key[8+i])
-	}
-	return hash
 }

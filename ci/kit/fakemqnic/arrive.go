@@ -1,8 +1,7 @@
 package fakemqnic
 
 import (
-	"encoding/binary"
-
+	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
@@ -44,15 +43,5 @@ func hash(frame []byte) (h uint32, kind byte) {
 			input = append(input, frame[l4:l4+4]...)
 		}
 	}
-	window := uint64(binary.BigEndian.Uint32(hashKey[:]))<<32 | uint64(binary.BigEndian.Uint32(hashKey[4:]))
-	for i, b := range input {
-		for bit := 7; bit >= 0; bit-- {
-			if b>>bit&1 != 0 {
-				h ^= uint32(window >> 32)
-			}
-			window <<= 1
-		}
-		window |= uint64(hashKey[8+i])
-	}
-	return h, kind
+	return fakepci.Toeplitz(hashKey[:], input), kind
 }

@@ -3,8 +3,7 @@ package fakemqnic
 // Where blocks are: in BAR0, and from the control blocks of an interface on.
 const (
 	FirmwareID, IRQConfig, Interfaces = 0x00, 0x40, 0x50
-	PHC, Perout, Flash                = 0x100, 0x180, 0x340
-	statistics                        = 0x20000
+	PHC, Flash                        = 0x100, 0x340
 
 	IFControl, EQManager, CQManager, TXManager, RXManager = 0x00, 0x40, 0x60, 0x80, 0xa0
 	QueueMap, Port, portControl, SchedulerBlock           = 0x100, 0x1000, 0x1010, 0x2000
@@ -47,16 +46,12 @@ func (d *Device) global() {
 	d.block(IRQConfig, 0xc007, 0x100, Interfaces, 10)
 	d.block(Interfaces, 0xc000, 0x100, 0x70, 0, uint32(d.options.Interfaces), uint32(d.stride), uint32(d.unit))
 	d.block(0x70, app, 0x200, 0x80, d.options.App)
-	d.block(0x80, 0xc006, 0x100, PHC, statistics, 4096, 8, 0)
-	d.block(PHC, 0xc080, 0x200, Perout)
-	d.block(Perout, 0xc081, 0x100, 0x200)
+	d.block(0x80, 0xc006, 0x100, PHC, 0x20000, 4096, 8, 0)
+	d.block(PHC, 0xc080, 0x200, 0x200)
 	d.block(0x200, 0xc008, 0x100, 0x300, 0, 0, 0x40001, 250_000_000)
 	d.block(0x300, 0xc100, 0x100, 0x320, 0, 0)
 	d.block(0x320, 0xc110, 0x900, Flash, 0) // a version that is yet to come
 	d.block(Flash, 0xc120, 0x200, 0, 2|1<<4|0<<8|16<<12)
-	for i := range uint64(4096) {
-		d.Set(statistics+8*i, uint32(i))
-	}
 }
 
 // blocks writes the chains of the interface at start.

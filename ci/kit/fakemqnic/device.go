@@ -2,11 +2,11 @@
 // through its hooks what no device should.
 //
 // It was written from the register map, formats and order of work of corundum/corundum at commit
-// 1ca0151b, and not from the driver. It completes at once what it is asked for,
-// but for changes of its clock.
+// 1ca0151b, and not from the driver. It completes at once what it is asked for.
 package fakemqnic
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -44,8 +44,6 @@ type Device struct {
 	// Quick has doorbells only noted, without a lock; Fill and Drain do what they would have done.
 	// It is for one goroutine.
 	Quick bool
-	// Time is that of the clock, in nanoseconds.
-	Time int64
 
 	options    Options
 	stride     uint64 // of interfaces
@@ -62,9 +60,9 @@ type iface struct {
 
 // New makes a device.
 func New(o Options) (*Device, error) {
-	o.Interfaces, o.Queues, o.Vectors = orElse(o.Interfaces, 1), orElse(o.Queues, 64), orElse(o.Vectors, 64)
-	o.Features, o.MaxFrame = orElse(o.Features, 1<<0|1<<4|1<<8|1<<9|1<<10), orElse(o.MaxFrame, 9214)
-	d := &Device{options: o, Time: 1_700_000_000_000_000_000}
+	o.Interfaces, o.Queues, o.Vectors = cmp.Or(o.Interfaces, 1), cmp.Or(o.Queues, 64), cmp.Or(o.Vectors, 64)
+	o.Features, o.MaxFrame = cmp.Or(o.Features, 1<<0|1<<4|1<<8|1<<9|1<<10), cmp.Or(o.MaxFrame, 9214)
+	d := &Device{options: o}
 	d.stride = barBytes >> bits.Len(uint(o.Interfaces-1))
 	d.unit = d.stride >> 5
 	p := fakepci.Options{Vendor: 0x1234, Device: 0x1001, Subvendor: 0x10ee, Subdevice: 0x90c8, Vectors: o.Vectors,
@@ -80,14 +78,6 @@ func New(o Options) (*Device, error) {
 	return d, nil
 }
 
-func orElse[T int | uint32](v, otherwise T) T {
-	if v == 0 {
-		return otherwise
-	}
-	return v
-}
-
-// PowerOn implements fakepci.Model.
 func (d *Device) PowerOn() {
 	o := d.options
 	d.interfaces = make([]iface, o.Interfaces)
@@ -100,7 +90,6 @@ func (d *Device) PowerOn() {
 	}
 }
 
-// On implements fakepci.Model.
 func (d *Device) On() string {
 	for k := range d.interfaces {
 		for _, list := range [][]queue{d.interfaces[k].rx, d.interfaces[k].tx} {
@@ -115,7 +104,6 @@ func (d *Device) On() string {
 	return ""
 }
 
-// Forget implements fakepci.Model.
 func (d *Device) Forget() {
 	d.window = fakepci.Window{}
 	for k := range d.interfaces {
@@ -127,7 +115,7 @@ func (d *Device) Forget() {
 	}
 }
 
-// SetLink has the link of all ports go up or down.
+// SetLink makes the link of all ports go up or down.
 func (d *Device) SetLink(up bool) {
 	d.With(func() {
 		for k := range d.interfaces {
@@ -143,7 +131,6 @@ func (d *Device) SetLink(up bool) {
 	})
 }
 
-// WriteRegion implements vfio.Device.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	if d.Quick && index == vfio.RegionBAR0 && len(p) == 4 {
 		if q, _ := d.find(offset); q != nil {

@@ -53,7 +53,6 @@ func (d *Device) find(offset uint64) (*queue, place) {
 	return nil, place{}
 }
 
-// ReadRegister implements fakepci.Model.
 func (d *Device) ReadRegister(offset uint64) uint32 {
 	q, p := d.find(offset)
 	if q == nil {

@@ -22,7 +22,6 @@ type Completion struct {
 	Sum                  uint16
 	Hash                 uint32
 	HashType             byte
-	Time                 int64 // the time stamp
 }
 
 // ring returns the memory of a queue whose entries have so many bytes, nil if nothing is mapped
@@ -46,8 +45,6 @@ func (d *Device) Complete(k, number int, c Completion) {
 	le.PutUint16(b[0:], c.Queue)
 	le.PutUint16(b[2:], c.Index)
 	le.PutUint16(b[4:], c.Length)
-	le.PutUint32(b[8:], uint32(c.Time%1e9))
-	le.PutUint16(b[12:], uint16(c.Time/1e9))
 	le.PutUint16(b[14:], c.Sum)
 	le.PutUint32(b[16:], c.Hash)
 	b[20] = c.HashType
@@ -107,7 +104,7 @@ func (d *Device) transmit(k, i int) {
 		entry := ring[each*(uint32(q.consumer)&(q.size()-1)):][:each]
 		if b := d.gather(entry); b != nil {
 			d.out(k, i, le.Uint16(entry[2:]), b)
-			done = append(done, Completion{Queue: uint16(i), Index: q.consumer, Length: uint16(len(b)), Time: d.Time})
+			done = append(done, Completion{Queue: uint16(i), Index: q.consumer, Length: uint16(len(b))})
 		}
 		q.consumer++
 	}
@@ -172,9 +169,6 @@ func (d *Device) Deliver(k, i int, frame []byte, c Completion) (delivered bool) 
 		}
 		copy(b, frame)
 		c.Queue, c.Index, c.Length = uint16(i), q.consumer, uint16(len(frame))
-		if c.Time == 0 {
-			c.Time = d.Time
-		}
 		q.consumer++
 		d.Complete(k, int(q.target), c)
 		delivered = true

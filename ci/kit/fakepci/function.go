@@ -156,12 +156,10 @@ func (f *Function) Config() []byte { return f.config[:] }
 // Vectors returns how many MSI-X vectors there are.
 func (f *Function) Vectors() int { return f.options.Vectors }
 
-// Info implements vfio.Device.
 func (f *Function) Info() vfio.Info {
 	return vfio.Info{Address: "fake:", Backend: "fake", Resettable: true, Regions: 9, IRQs: irqs}
 }
 
-// Region implements vfio.Device.
 func (f *Function) Region(index int) (vfio.RegionInfo, error) {
 	r := vfio.RegionInfo{Index: index, Flags: vfio.RegionRead | vfio.RegionWrite, Size: uint64(len(f.space(index)))}
 	switch {
@@ -195,7 +193,6 @@ func (f *Function) access(index int, offset uint64, n int) ([]byte, error) {
 	return s[offset:][:n], nil
 }
 
-// ReadRegion implements vfio.Device.
 func (f *Function) ReadRegion(index int, offset uint64, p []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +219,6 @@ func (f *Function) ReadRegion(index int, offset uint64, p []byte) error {
 	return nil
 }
 
-// WriteRegion implements vfio.Device.
 func (f *Function) WriteRegion(index int, offset uint64, p []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,7 +244,6 @@ func (f *Function) WriteRegion(index int, offset uint64, p []byte) error {
 	return nil
 }
 
-// MapRegion implements vfio.Device.
 func (f *Function) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error) {
 	if index != vfio.RegionBAR0 || len(f.options.Mapped) == 0 || offset+size > f.options.Bytes {
 		return nil, vfio.ErrNotMappable
@@ -256,7 +251,6 @@ func (f *Function) MapRegion(index int, offset, size uint64) (*vfio.Mapping, err
 	return vfio.NewMapping(f.Registers[offset:][:size], nil), nil
 }
 
-// IRQ implements vfio.Device.
 func (f *Function) IRQ(index int) (vfio.IRQInfo, error) {
 	switch {
 	case index >= irqs:
@@ -267,7 +261,6 @@ func (f *Function) IRQ(index int) (vfio.IRQInfo, error) {
 	return vfio.IRQInfo{Index: index, Count: f.options.Vectors, Flags: vfio.IRQEventfd}, nil
 }
 
-// SetIRQs implements vfio.Device.
 func (f *Function) SetIRQs(_, start int, eventfds []int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -279,7 +272,6 @@ func (f *Function) SetIRQs(_, start int, eventfds []int) error {
 	return nil
 }
 
-// DisableIRQs implements vfio.Device.
 func (f *Function) DisableIRQs(int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -294,7 +286,6 @@ func (f *Function) Interrupt(vector int) {
 	}
 }
 
-// MapDMA implements vfio.Device.
 func (f *Function) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -304,7 +295,6 @@ func (f *Function) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error 
 	return f.MapFails
 }
 
-// UnmapDMA implements vfio.Device.
 func (f *Function) UnmapDMA(iova, size uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -328,12 +318,10 @@ func (f *Function) unmap(iova uint64) {
 	f.model.Forget()
 }
 
-// IOVARanges implements vfio.Device.
 func (f *Function) IOVARanges() ([]vfio.IOVARange, error) {
 	return []vfio.IOVARange{{First: 0x1000, Last: 1<<40 - 1}}, nil
 }
 
-// Reset implements vfio.Device.
 func (f *Function) Reset(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -345,7 +333,6 @@ func (f *Function) Reset(context.Context) error {
 	return nil
 }
 
-// Close implements vfio.Device.
 func (f *Function) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -15,10 +16,7 @@ import (
 // all of them, and tries for as long as it takes.
 func Ask(t testing.TB, server string, discriminator []byte, n int, level datasheet.Reliability, size int) {
 	t.Helper()
-	c, err := net.Dial("udp", server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("udp", server))(t)
 	// A port that is closed would have the server's frames refused.
 	t.Cleanup(func() { c.Close() })
 	// A station stays where the server has heard it first, so each has its own.
@@ -37,9 +35,7 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level datashe
 			// There may be no listener at the port yet.
 			_, _ = c.Write(request(station, i, discriminator, level, size))
 		}
-		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 		for {
 			k, err := c.Read(buf)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -80,9 +81,7 @@ func (k *Kernel) override(dir, value string) error {
 
 func (k *Kernel) driver(address string) string {
 	now, err := k.tree.Root().Link(Dir(address) + "/driver")
-	if err != nil {
-		k.tree.tb.Error(err)
-	}
+	should.OK(k.tree.tb, err)
 	return now
 }
 

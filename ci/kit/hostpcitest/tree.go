@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -36,18 +37,14 @@ func (t *Tree) Root() hostpci.Root { return hostpci.Root(t.root) }
 // Dir makes a folder.
 func (t *Tree) Dir(name string) {
 	t.tb.Helper()
-	if err := os.MkdirAll(filepath.Join(t.root, name), 0o755); err != nil {
-		t.tb.Fatal(err)
-	}
+	must.OK(t.tb, os.MkdirAll(filepath.Join(t.root, name), 0o755))
 }
 
 // File writes a file, over one that is there.
 func (t *Tree) File(name, content string) {
 	t.tb.Helper()
 	t.Dir(filepath.Dir(name))
-	if err := os.WriteFile(filepath.Join(t.root, name), []byte(content), 0o644); err != nil {
-		t.tb.Fatal(err)
-	}
+	must.OK(t.tb, os.WriteFile(filepath.Join(t.root, name), []byte(content), 0o644))
 }
 
 // Files writes many files: lines of "name = content".
@@ -73,31 +70,22 @@ func (t *Tree) Link(name, target string) {
 	t.Dir(filepath.Dir(name))
 	t.Remove(name)
 	if !strings.HasPrefix(target, "/") {
-		relative, err := filepath.Rel(filepath.Dir(name), target)
-		if err != nil {
-			t.tb.Fatal(err)
-		}
+		relative := must.Get(filepath.Rel(filepath.Dir(name), target))(t.tb)
 		target = relative
 	}
-	if err := os.Symlink(target, filepath.Join(t.root, name)); err != nil {
-		t.tb.Fatal(err)
-	}
+	must.OK(t.tb, os.Symlink(target, filepath.Join(t.root, name)))
 }
 
 // Remove removes a file or folder, if it is there.
 func (t *Tree) Remove(name string) {
 	t.tb.Helper()
-	if err := os.RemoveAll(filepath.Join(t.root, name)); err != nil {
-		t.tb.Fatal(err)
-	}
+	must.OK(t.tb, os.RemoveAll(filepath.Join(t.root, name)))
 }
 
 // Mode sets permissions.
 func (t *Tree) Mode(name string, mode os.FileMode) {
 	t.tb.Helper()
-	if err := os.Chmod(filepath.Join(t.root, name), mode); err != nil {
-		t.tb.Fatal(err)
-	}
+	must.OK(t.tb, os.Chmod(filepath.Join(t.root, name), mode))
 }
 
 // Function is a PCI function to be made.
@@ -211,10 +199,7 @@ func (t *Tree) Bind(address, driver string) {
 // relink makes a link in the folder that sysfs's list of devices leads to.
 func (t *Tree) relink(address, name, target string) {
 	t.tb.Helper()
-	dir, err := os.Readlink(filepath.Join(t.root, Dir(address)))
-	if err != nil {
-		t.tb.Fatal(err)
-	}
+	dir := must.Get(os.Readlink(filepath.Join(t.root, Dir(address))))(t.tb)
 	t.Link(filepath.Join("sys/bus/pci/devices", dir, name), target)
 }
 

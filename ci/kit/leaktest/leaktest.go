@@ -4,10 +4,16 @@ package leaktest
 
 import (
 	"bytes"
+	"flag"
+	"fmt"
 	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"go.uber.org/goleak"
 )
 
@@ -23,17 +29,60 @@ func Main(m *testing.M) {
 		r.Close()
 		w.Close()
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(&tests{m})
+}
+
+// tests are those of a package. What those leave open that called Parallel is looked for at the end.
+type tests struct{ *testing.M }
+
+func (m *tests) Run() int {
+	_ = flag.Set("test.parallel", "16") // they wait more than they work
+	before := openFiles()
+	code := m.M.Run()
+	for end := time.Now().Add(timeout); code == 0 && anyParallel.Load() && openFiles() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			fmt.Printf("%d open files, %d before all tests\n", openFiles(), before)
+			return 1
+		}
+	}
+	return code
+}
+
+var (
+	parallel    sync.Map // names of the tests that called Parallel
+	anyParallel atomic.Bool
+)
+
+// Parallel is t.Parallel for a test, not a part of one, that waits more than it works. Check does nothing in it.
+func Parallel(t *testing.T) {
+	t.Helper()
+	parallel.Store(t.Name(), true)
+	anyParallel.Store(true)
+	t.Parallel()
+}
+
+// IsParallel reports whether t, or the test that it is a part of, called Parallel.
+func IsParallel(t testing.TB) bool {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	_, ok := parallel.Load(name)
+	return ok
+}
+
+func openFiles() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
 }
 
 // timeout limits Check's wait for what a goroutine closes last.
 const timeout = 10 * time.Second
 
 // Check fails the test if it ends with other descriptors, or other mappings that Mappings
-// counts, than it has now. It comes first in a test, which does not run in parallel to
-// others.
+// counts, than it has now. It comes first in a test, or behind Parallel.
 func Check(t testing.TB) {
 	t.Helper()
+	if IsParallel(t) {
+		return
+	}
 	files, mappings := settled(t)
 	t.Cleanup(func() {
 		for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
@@ -68,20 +117,14 @@ func settled(t testing.TB) (files, mappings int) {
 // Files counts the descriptors of this process.
 func Files(t testing.TB) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
 // Mappings counts this process's mappings of files in memory, and of sockets.
 func Mappings(t testing.TB) int {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	n := 0
 	for _, what := range []string{"/memfd:", "/dev/shm/", "socket:["} {
 		n += bytes.Count(b, []byte(what))

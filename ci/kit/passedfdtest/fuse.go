@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // Of the FUSE protocol (linux/fuse.h): the requests that are answered, and the
@@ -58,10 +60,7 @@ func Unanswered(t testing.TB) (fd int, release func()) {
 		_ = unix.Close(device)
 	}
 	t.Cleanup(release)
-	fd, err = unix.Open(filepath.Join(dir, "file"), unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd = must.Get(unix.Open(filepath.Join(dir, "file"), unix.O_RDWR|unix.O_CLOEXEC, 0))(t)
 	return fd, release
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // lingerSeconds is the wait of a lingering socket's close: longer than any test.
@@ -24,20 +26,11 @@ func Lingering(t testing.TB) int {
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4096),
 		unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
 		unix.Listen(listener, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := unix.Getsockname(listener)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Connect(fd, address); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	address := must.Get(unix.Getsockname(listener))(t)
+	must.OK(t, unix.Connect(fd, address))
 	peer, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// The end of a peer that has not read everything ends the wait.
 	t.Cleanup(func() { _ = unix.Close(peer) })
 	for err == nil || errors.Is(err, unix.EINTR) {
@@ -46,19 +39,13 @@ func Lingering(t testing.TB) int {
 	if !errors.Is(err, unix.EAGAIN) {
 		t.Fatal(err)
 	}
-	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: lingerSeconds}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: lingerSeconds}))
 	return fd
 }
 
 func socket(t testing.TB) int {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fd
+	return must.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 }
 
 // Parcel makes a UNIX socket of a type such as unix.SOCK_STREAM that was never
@@ -66,13 +53,8 @@ func socket(t testing.TB) int {
 // can close them at once.
 func Parcel(t testing.TB, kind int, fds ...int) int {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(pair[1])
-	if err := unix.Sendmsg(pair[1], []byte{1}, unix.UnixRights(fds...), nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Sendmsg(pair[1], []byte{1}, unix.UnixRights(fds...), nil, 0))
 	return pair[0]
 }

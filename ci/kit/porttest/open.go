@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -37,10 +39,7 @@ func Config(t testing.TB, c ethernet.Options) ethernet.Options {
 // test.
 func Open(t testing.TB, d vfio.Device, c ethernet.Options) ethernet.Port {
 	t.Helper()
-	p, err := ethernet.New(Context(t), d, Config(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.New(Context(t), d, Config(t, c)))(t)
 	CloseAtEnd(t, p)
 	return p
 }
@@ -48,8 +47,6 @@ func Open(t testing.TB, d vfio.Device, c ethernet.Options) ethernet.Port {
 // CloseAtEnd closes c at the end of the test, which fails if that does.
 func CloseAtEnd(t testing.TB, c io.Closer) {
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, c.Close())
 	})
 }

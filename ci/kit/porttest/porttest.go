@@ -3,20 +3,23 @@
 package porttest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"testing"
+	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// NewPool makes a pool that is closed with the test.
+// NewPool makes a pool that is closed with the test, which fails if buffers are missing then.
 func NewPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
-	p, err := ethernet.NewPool(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.NewPool(c))(t)
+	t.Cleanup(func() {
+		if n := p.Free(); n != p.Options().Buffers && !t.Failed() {
+			t.Errorf("%d of %d buffers are back", n, p.Options().Buffers)
+		}
+	})
 	CloseAtEnd(t, p)
 	return p
 }
@@ -43,10 +46,7 @@ func Send(t testing.TB, q ethernet.Queue, first, count int) int {
 		frames[i].Length = uint16(Length(first + i))
 		Fill(q.Cache().Pool().Bytes(frames[i]), first+i)
 	}
-	sent, err := q.Send(frames[:n])
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := must.Get(q.Send(frames[:n]))(t)
 	q.Cache().Free(frames[sent:n])
 	return sent
 }
@@ -56,18 +56,35 @@ func Send(t testing.TB, q ethernet.Queue, first, count int) int {
 func Receive(t testing.TB, q ethernet.Queue, first int) int {
 	t.Helper()
 	frames := make([]ethernet.Frame, 32)
-	n, err := q.Receive(frames)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(q.Receive(frames))(t)
 	want := make([]byte, 1514)
 	for i, f := range frames[:n] {
 		want := want[:Length(first+i)]
 		Fill(want, first+i)
-		if got := q.Cache().Pool().Bytes(f); !bytes.Equal(got, want) {
-			t.Fatalf("frame %d: %d bytes differ from those sent, %d", first+i, len(got), len(want))
-		}
+		must.Same(t, q.Cache().Pool().Bytes(f), want, "frame %d: bytes differ from those sent", first+i)
 	}
 	q.Cache().Free(frames[:n])
 	return n
+}
+
+// patiencePerFrame is added to the time limit of Exchange for each frame: QEMU moves 5,000 a second at
+// least.
+const patiencePerFrame = 200 * time.Microsecond
+
+// Exchange sends count frames from one queue to another, at most window at a time.
+func Exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
+	t.Helper()
+	sent, received := 0, 0
+	for end := time.Now().Add(timeout + time.Duration(count)*patiencePerFrame); received < count; {
+		sent += Send(t, from, sent, min(32, count-sent, window-(sent-received)))
+		n := Receive(t, to, received)
+		received += n
+		if n == 0 {
+			must.OK(t, to.Wait(t.Context()))
+			must.Get(from.Unsent())(t)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d frames were sent, %d have come", sent, received)
+		}
+	}
 }

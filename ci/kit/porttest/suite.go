@@ -2,12 +2,12 @@ package porttest
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -55,29 +55,8 @@ func Suite(t *testing.T, make func(t testing.TB) NIC) {
 func (s suite) open(t testing.TB, c ethernet.Options) (NIC, ethernet.Port) {
 	t.Helper()
 	d := s.make(t)
-	if c.Pool == nil {
-		c.Pool = NewPool(t, ethernet.PoolOptions{})
-	}
-	if c.Timeout == 0 {
-		c.Timeout = timeout
-	}
-	c.MAC, c.Logger = Own, slog.New(slog.DiscardHandler)
-	p, err := ethernet.New(limited(t), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return d, p
-}
-
-func limited(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	t.Cleanup(cancel)
-	return ctx
+	c.MAC = Own
+	return d, Open(t, d, c)
 }
 
 // FrameTo makes a frame of n bytes to an address.
@@ -96,10 +75,7 @@ func ReceiveAll(t testing.TB, q ethernet.Queue) (frames []ethernet.Frame, data [
 	t.Helper()
 	var burst [32]ethernet.Frame
 	for {
-		n, err := q.Receive(burst[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(q.Receive(burst[:]))(t)
 		if n == 0 {
 			return frames, data
 		}
@@ -114,13 +90,9 @@ func ReceiveAll(t testing.TB, q ethernet.Queue) (frames []ethernet.Frame, data [
 // Same fails the test if the frames are not those that are wanted, in order.
 func Same(t testing.TB, want, got [][]byte) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d of %d frames", len(got), len(want))
-	}
+	must.Be(t, len(got), len(want), "frames")
 	for i := range got {
-		if !bytes.Equal(got[i], want[i]) {
-			t.Fatalf("frame %d is\n%x, want\n%x", i, got[i], want[i])
-		}
+		must.Same(t, got[i], want[i], "frame %d", i)
 	}
 }
 
@@ -147,9 +119,7 @@ func TrySend(q ethernet.Queue, data []byte, change func(f *ethernet.Frame)) (int
 // SendOne sends one frame and fails the test if it is not taken.
 func SendOne(t testing.TB, q ethernet.Queue, data []byte) {
 	t.Helper()
-	if n, err := TrySend(q, data, nil); n != 1 || err != nil {
-		t.Fatalf("sent %d, %v", n, err)
-	}
+	must.Give(TrySend(q, data, nil))(t, 1)
 }
 
 // Eventually waits until f is true.
@@ -167,13 +137,11 @@ func (s suite) removed(t *testing.T) {
 	d, p := s.open(t, ethernet.Options{Interrupts: true})
 	d.Arrive(FrameTo(Own, 60))
 	d.Remove()
-	if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("link: %v", err)
-	}
+	should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
 	frames := make([]ethernet.Frame, 4)
 	_, rerr := p.Queue(0).Receive(frames)
 	_, serr := p.Queue(0).Send(frames[:1])
-	for _, err := range []error{rerr, serr, p.Queue(0).Wait(t.Context()), p.SetPromiscuous(true), p.Restart(limited(t))} {
+	for _, err := range []error{rerr, serr, p.Queue(0).Wait(t.Context()), p.SetPromiscuous(true), p.Restart(Context(t))} {
 		var e *ethernet.Error
 		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) || e.Hint == "" {
 			t.Errorf("got %v", err)
@@ -188,28 +156,20 @@ func (s suite) removed(t *testing.T) {
 func (s suite) closed(t *testing.T) {
 	pool := NewPool(t, ethernet.PoolOptions{})
 	_, p := s.open(t, ethernet.Options{Pool: pool})
-	if err := pool.Close(); !errors.Is(err, ethernet.ErrInUse) {
-		t.Errorf("close of a pool in use: %v", err)
-	}
+	should.Fail(t, pool.Close(), ethernet.ErrInUse, "close of a pool in use")
 	if p.Queue(-1) != nil || p.Queue(1) != nil || p.Queue(0) == nil {
 		t.Error("queues")
 	}
 	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	}
-	if n := pool.Free(); n != pool.Options().Buffers {
-		t.Errorf("%d buffers are back", n)
-	}
+	should.Be(t, pool.Free(), pool.Options().Buffers, "buffers are back")
 	_, lerr := p.Link()
 	_, rerr := p.Queue(0).Receive(make([]ethernet.Frame, 1))
 	_, serr := p.Queue(0).Send(make([]ethernet.Frame, 1))
 	_, uerr := p.Queue(0).Unsent()
 	for _, err := range []error{lerr, rerr, serr, uerr, p.Queue(0).Wait(t.Context()), p.SetMAC(Own), p.SetPromiscuous(true), p.Restart(t.Context())} {
-		if !errors.Is(err, ethernet.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		should.Fail(t, err, ethernet.ErrClosed, "after Close")
 	}
 	p.Stats()
 }

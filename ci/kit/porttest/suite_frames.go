@@ -5,15 +5,15 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
 // receive has more frames arrive than the ring holds, several times around, in bursts of all sizes.
 func (s suite) receive(t *testing.T) {
 	d, p := s.open(t, ethernet.Options{ReceiveDescriptors: 64})
-	if _, err := ethernet.WaitLink(limited(t), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ethernet.WaitLink(Context(t), p))(t)
 	count, size := uint64(0), uint64(0)
 	for round := range 40 {
 		var want [][]byte
@@ -44,19 +44,13 @@ func (s suite) noBuffers(t *testing.T) {
 	d, p := s.open(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64})
 	q := p.Queue(0)
 	all := make([]ethernet.Frame, 36)
-	if n := q.Cache().Alloc(all); n != 36 {
-		t.Fatalf("%d buffers were left", n)
-	}
+	must.Be(t, q.Cache().Alloc(all), 36, "buffers were left")
 	for i := range 10 {
 		d.Arrive(FrameTo(Own, 60+i))
 	}
 	burst := make([]ethernet.Frame, 32)
-	if n, err := q.Receive(burst); n != 0 || err != nil {
-		t.Fatalf("received %d, %v", n, err)
-	}
-	if n := p.Stats().Queues[0].NoBuffers; n != 1 {
-		t.Errorf("counted %d", n)
-	}
+	must.Give(q.Receive(burst))(t, 0)
+	should.Be(t, p.Stats().Queues[0].NoBuffers, 1, "counted")
 	q.Cache().Free(all[:4])
 	n, err := q.Receive(burst)
 	if n != 4 || err != nil || burst[0].Length != 60 || burst[3].Length != 63 {
@@ -79,9 +73,7 @@ func (s suite) send(t *testing.T) {
 	size := uint64(0)
 	for round := range 50 {
 		frames := make([]ethernet.Frame, 1+round)
-		if n := q.Cache().Alloc(frames); n != len(frames) {
-			t.Fatalf("round %d: %d buffers", round, n)
-		}
+		must.Be(t, q.Cache().Alloc(frames), len(frames), "round %d: buffers", round)
 		for i := range frames {
 			data := FrameTo(Own, ethernet.MinFrame+(round*53+i*7)%1459)
 			frames[i].Length = uint16(len(data))
@@ -90,17 +82,12 @@ func (s suite) send(t *testing.T) {
 			size += uint64(len(data))
 		}
 		for len(frames) > 0 {
-			n, err := q.Send(frames)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(q.Send(frames))(t)
 			frames = frames[n:]
 		}
 	}
 	Same(t, want, got)
-	if n, err := q.Unsent(); n != 0 || err != nil {
-		t.Errorf("%d unsent, %v", n, err)
-	}
+	should.Give(q.Unsent())(t, 0, "unsent")
 	if q := p.Stats().Queues[0]; q.SentFrames != uint64(len(want)) || q.SentBytes != size {
 		t.Errorf("counted %+v", q)
 	}
@@ -123,13 +110,8 @@ func (s suite) forward(t *testing.T) {
 		if i%20 != 19 {
 			continue
 		}
-		n, err := a.Queue(0).Receive(burst)
-		if err != nil || n != 20 {
-			t.Fatalf("received %d, %v", n, err)
-		}
-		if n, err := b.Queue(0).Send(burst[:20]); n != 20 || err != nil {
-			t.Fatalf("sent %d, %v", n, err)
-		}
+		must.Give(a.Queue(0).Receive(burst))(t, 20)
+		must.Give(b.Queue(0).Send(burst[:20]))(t, 20)
 	}
 	Same(t, want, got)
 }
@@ -196,15 +178,11 @@ func Filters(t *testing.T, p ethernet.Port, passes func(b []byte) bool) {
 	}
 	do := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	expect := func(what string, b []byte, want bool) {
 		t.Helper()
-		if got := passes(b); got != want {
-			t.Errorf("%s: %t, want %t", what, got, want)
-		}
+		should.Be(t, passes(b), want, "%s", what)
 	}
 	expect("own", FrameTo(Own, 60), true)
 	expect("broadcast", FrameTo(broadcast, 60), true)
@@ -221,9 +199,7 @@ func Filters(t *testing.T, p ethernet.Port, passes func(b []byte) bool) {
 	expect("all groups left", FrameTo(group2, 60), false)
 
 	do(p.SetMAC(other))
-	if p.MAC() != other {
-		t.Errorf("address %v", p.MAC())
-	}
+	should.Be(t, p.MAC(), other, "address")
 	expect("the new address", FrameTo(other, 60), true)
 	expect("the old address", FrameTo(Own, 60), false)
 	do(p.SetMAC(Own))
@@ -248,8 +224,6 @@ func Filters(t *testing.T, p ethernet.Port, passes func(b []byte) bool) {
 		"a group as address": p.SetMAC(group), "zero": p.SetMAC(ethernet.MAC{}),
 		"a station as group": p.SetMulticast([]ethernet.MAC{other}), "a VLAN": p.SetVLANs([]uint16{4096}),
 	} {
-		if !errors.Is(err, ethernet.ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Fail(t, err, ethernet.ErrConfig, "%s", name)
 	}
 }

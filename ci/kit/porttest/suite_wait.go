@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -23,9 +25,7 @@ func (s suite) wait(t *testing.T) {
 			})
 			var data [][]byte
 			for len(data) == 0 {
-				if err := q.Wait(limited(t)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, q.Wait(Context(t)))
 				_, data = ReceiveAll(t, q)
 			}
 			arrival.Wait()
@@ -38,9 +38,7 @@ func (s suite) wait(t *testing.T) {
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := q.Wait(over); !errors.Is(err, context.Canceled) {
-			t.Errorf("context that is over: %v", err)
-		}
+		should.Fail(t, q.Wait(over), context.Canceled, "context that is over")
 	}
 }
 
@@ -62,9 +60,7 @@ func (s suite) storm(t *testing.T) {
 	const waits = 200
 	start := time.Now()
 	for range waits {
-		if err := p.Queue(0).Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Queue(0).Wait(Context(t)))
 	}
 	// All but the first few are as long as the pauses between looks without interrupts.
 	if d := time.Since(start); d < (waits-20)*50*time.Microsecond {
@@ -72,9 +68,7 @@ func (s suite) storm(t *testing.T) {
 	}
 	d.Arrive(FrameTo(Own, 60))
 	Eventually(t, "a frame comes", func() bool {
-		if err := p.Queue(0).Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Queue(0).Wait(Context(t)))
 		frames, _ := ReceiveAll(t, p.Queue(0))
 		return len(frames) == 1
 	})
@@ -88,7 +82,7 @@ func (s suite) concurrently(t *testing.T) {
 	pool := NewPool(t, ethernet.PoolOptions{})
 	d, p := s.open(t, ethernet.Options{Pool: pool, Queues: 4, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
 	var all sync.WaitGroup
-	ctx, cancel := context.WithCancel(limited(t))
+	ctx, cancel := context.WithCancel(Context(t))
 	for i := range 4 {
 		all.Go(func() { echo(ctx, t, p.Queue(i)) })
 	}
@@ -101,27 +95,17 @@ func (s suite) concurrently(t *testing.T) {
 		}
 	})
 	for i := range 20 {
-		if err := p.SetPromiscuous(i%2 == 0); err != nil {
-			t.Error(err)
-		}
-		if _, err := p.Link(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.SetPromiscuous(i%2 == 0))
+		must.Get(p.Link())(t)
 		p.Stats()
 		if i%5 == 4 {
-			if err := p.Restart(ctx); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, p.Restart(ctx))
 		}
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	cancel()
 	all.Wait()
-	if n := pool.Free(); n != 4096 {
-		t.Errorf("%d buffers are back", n)
-	}
+	should.Be(t, pool.Free(), 4096, "buffers are back")
 }
 
 // echo sends what a queue receives until it is closed.
@@ -173,19 +157,11 @@ func (s suite) restartBesideCache(t *testing.T) {
 		}
 	}()
 	for range 200 {
-		if err := p.Restart(limited(t)); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Restart(Context(t)))
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
-		t.Error(err)
-	}
-	if n := pool.Free(); n != 1024 {
-		t.Errorf("%d of 1024 buffers are back", n)
-	}
+	should.OK(t, p.Close())
+	should.Fail(t, <-ended, ethernet.ErrClosed)
+	should.Be(t, pool.Free(), 1024, "of 1024 buffers are back")
 }
 
 // linkFlaps sends and receives while the link goes up and down.
@@ -204,31 +180,23 @@ func (s suite) linkFlaps(t *testing.T) {
 			t.Fatalf("received %d", len(frames))
 		}
 	}
-	if sent != 400 {
-		t.Errorf("sent %d", sent)
-	}
+	should.Be(t, sent, 400)
 }
 
-// standsStill has a send ring stand still: it is restarted, unless there is no link.
+// standsStill makes a send ring stand still: it is restarted, unless there is no link.
 func (s suite) standsStill(t *testing.T) {
 	const soon = 40 * time.Millisecond
 	pool := NewPool(t, ethernet.PoolOptions{Buffers: 256})
 	d, p := s.open(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: soon})
-	if _, err := ethernet.WaitLink(limited(t), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ethernet.WaitLink(Context(t), p))(t)
 	end := d.StandStill()
 	restarts := func() uint64 { return p.Stats().Queues[0].Restarts }
 	fill := func(enough func() bool) {
 		t.Helper()
-		for start := time.Now(); !enough(); {
-			if time.Since(start) > timeout {
-				t.Fatal("never")
-			}
-			if _, err := TrySend(p.Queue(0), FrameTo(Own, 60), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
+		Eventually(t, "enough", func() bool {
+			must.Get(TrySend(p.Queue(0), FrameTo(Own, 60), nil))(t)
+			return enough()
+		})
 	}
 	fill(func() bool { return restarts() > 1 })
 	if c := p.Stats().Queues[0]; c.Lost == 0 {
@@ -244,11 +212,7 @@ func (s suite) standsStill(t *testing.T) {
 	}
 	d.SetLink(true)
 	end()
-	if err := p.Restart(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(Context(t)))
 	SendOne(t, p.Queue(0), FrameTo(Own, 60))
-	if n, err := p.Queue(0).Unsent(); n != 0 || err != nil {
-		t.Errorf("%d unsent, %v", n, err)
-	}
+	should.Give(p.Queue(0).Unsent())(t, 0, "unsent")
 }

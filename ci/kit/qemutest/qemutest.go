@@ -2,7 +2,6 @@
 package qemutest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // Environment variables: where QEMU is, a program, the folder of a Debian root as ci/vm/root makes it,
@@ -31,17 +32,13 @@ func Start(t testing.TB, devices ...string) *qtest.Machine {
 	if exit, ok := errors.AsType[*qtest.ExitError](err); ok && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == newest {
 		missing(t, fmt.Sprintf("this QEMU is too old or has been built without a model: %v", err))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		var fault *qtest.FaultError
-		if err := m.Fault(context.Background()); errors.As(err, &fault) {
+		if err := m.Fault(); errors.As(err, &fault) {
 			t.Error(err)
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, m.Close())
 	})
 	return m
 }
@@ -94,9 +91,7 @@ func find(t testing.TB) []string {
 
 func missing(t testing.TB, why string) {
 	t.Helper()
-	if os.Getenv(required) != "" {
-		t.Fatal(why)
-	}
+	must.Be(t, os.Getenv(required), "", "%v", why)
 	t.Skip(why)
 }
 

@@ -1,7 +1,6 @@
 package qtest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -13,12 +12,9 @@ const (
 	// ecam is where configuration space is in memory: 1 MiB a bus, 4 KiB a function
 	// (PCIe base specification, 7.2.2). It is QEMU's own default for q35.
 	ecam = 0xb0000000
-	// Each port passes on a window of memory, and one of I/O ports, to the device
-	// behind it.
+	// Each port passes a window of memory on to the device behind it.
 	memoryWindows = 0xc0000000
 	memoryWindow  = 32 << 20
-	portWindows   = 0x2000
-	portWindow    = 0x1000
 
 	// configAddress and configData are the I/O ports through which configuration
 	// space is reached before (PCI 3.0, 3.2.2.3.2).
@@ -32,13 +28,11 @@ const (
 // 3.2.5), and a bit.
 const (
 	bridgeBuses       = 0x18 // primary, secondary, subordinate: 8 bits each
-	bridgePorts       = 0x1c // base, limit: 8 bits each
 	bridgeMemory      = 0x20 // base, limit: 16 bits each
 	bridgePrefetch    = 0x24 // likewise
 	bridgeControl     = 0x3e // 16 bits
 	bridgeBusReset    = 1 << 6
-	commandIO         = 0x0001
-	commandEverything = uint32(commandIO | vfio.CommandMemory | vfio.CommandBusMaster)
+	commandEverything = uint32(vfio.CommandMemory | vfio.CommandBusMaster)
 )
 
 // configOf returns where the configuration space of function 0 is.
@@ -73,27 +67,25 @@ func goesAround(device string) bool {
 
 // setUpBuses does what firmware does, apart from the devices' own BARs.
 func (m *Machine) setUpBuses() error {
-	ctx := context.Background()
 	for _, w := range []struct{ port, value uint64 }{
 		{configAddress, 1<<31 | pciexbar}, {configData, ecam | 1},
 	} {
-		if err := m.write(ctx, "outl", w.port, w.value); err != nil {
+		if err := m.write("outl", w.port, w.value); err != nil {
 			return err
 		}
 	}
 	for n := range m.names {
-		memory, ports := uint32(memoryWindows+n*memoryWindow), uint32(portWindows+n*portWindow)
+		memory := uint32(memoryWindows + n*memoryWindow)
 		for _, w := range []struct {
 			offset uint64
 			value  uint32
 		}{
 			{bridgeBuses, uint32(n+1)<<8 | uint32(n+1)<<16},
-			{bridgePorts, ports>>8&0xf0 | (ports+portWindow-1)&0xf000},
 			{bridgeMemory, memory>>16 | (memory+memoryWindow-1)&0xfff00000},
 			{bridgePrefetch, 0x0000fff0}, // none: its base is above its limit
 			{vfio.ConfigCommand, commandEverything},
 		} {
-			if err := m.write(ctx, "writel", port(n)+w.offset, uint64(w.value)); err != nil {
+			if err := m.write("writel", port(n)+w.offset, uint64(w.value)); err != nil {
 				return err
 			}
 		}
@@ -111,18 +103,18 @@ const (
 
 // Unplug takes device n out of its slot, as a card is pulled without a word: all
 // that is read from it is all ones from then on, and what is written is lost.
-func (m *Machine) Unplug(ctx context.Context, n int) error {
+func (m *Machine) Unplug(n int) error {
 	const op = "unplug"
 	if n < 0 || n >= len(m.names) {
 		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.names)))
 	}
 	b := make([]byte, vfio.ConfigSize)
-	if err := m.readMemory(ctx, port(n), b); err != nil {
+	if err := m.readMemory(port(n), b); err != nil {
 		return m.fail(op, n, err)
 	}
 	express, err := findCapability(b, vfio.CapabilityPCIe)
 	if err == nil {
-		err = m.write(ctx, "writew", port(n)+uint64(express)+slotControl, slotPowerOff|slotIndicatorOff)
+		err = m.write("writew", port(n)+uint64(express)+slotControl, slotPowerOff|slotIndicatorOff)
 	}
 	if err != nil {
 		return m.fail(op, n, err)
@@ -144,8 +136,8 @@ func findCapability(b []byte, id uint16) (int, error) {
 }
 
 // readMemory reads any number of bytes with one request.
-func (m *Machine) readMemory(ctx context.Context, address uint64, p []byte) error {
-	value, err := m.link.ask(ctx, "read %#x %#x", address, len(p))
+func (m *Machine) readMemory(address uint64, p []byte) error {
+	value, err := m.link.ask("read %#x %#x", address, len(p))
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // (linux/vfio.h, VFIO_PCI_NUM_REGIONS and VFIO_PCI_NUM_IRQS).
 const regions, irqs = 9, 5
 
-// Device is one of a machine's devices. It implements vfio.Device and vfio.Remote.
+// Device is one of a machine's devices. It implements vfio.Device.
 type Device struct {
 	m      *Machine
 	number int
@@ -23,7 +23,7 @@ type Device struct {
 	command     uint16 // after opening
 	msix        *vfio.MSIXCapability
 	msixControl uint64 // where it is in configuration space
-	reset       func(ctx context.Context) error
+	reset       func() error
 
 	// mu is held by those who change the following, for as long as that takes.
 	mu         sync.Mutex
@@ -34,8 +34,7 @@ type Device struct {
 
 // bar is a base address register.
 type bar struct {
-	address, size uint64
-	ports         bool   // I/O ports, not memory
+	address, size uint64 // size 0: there is none, or it is in I/O ports, which no driver of ours uses
 	low           uint32 // what to write there; the upper half is zero
 	wide          bool
 }
@@ -47,12 +46,12 @@ func newDevice(m *Machine, n int) *Device {
 func (d *Device) fail(op string, err error) error { return d.m.fail(op, d.number, err) }
 
 // setUp finds out what the device is, and resets it.
-func (d *Device) setUp(ctx context.Context) error {
-	if err := d.sizeBARs(ctx); err != nil {
+func (d *Device) setUp() error {
+	if err := d.sizeBARs(); err != nil {
 		return err
 	}
 	b := make([]byte, vfio.ConfigExtendedSize)
-	if err := d.m.readMemory(ctx, function(d.number), b); err != nil {
+	if err := d.m.readMemory(function(d.number), b); err != nil {
 		return err
 	}
 	config, err := vfio.ParseConfig(b)
@@ -63,23 +62,23 @@ func (d *Device) setUp(ctx context.Context) error {
 		d.msix, d.msixControl = config.MSIX, uint64(at.Offset)+2
 	}
 	d.reset = d.resetBus
-	if at, ok := config.Find(vfio.CapabilityPCIe); ok && config.PCIe.FunctionReset {
-		d.reset = func(ctx context.Context) error { return d.resetFunction(ctx, uint64(at.Offset)) }
+	if at, ok := config.Find(vfio.CapabilityPCIe); ok && config.FunctionReset {
+		d.reset = func() error { return d.resetFunction(uint64(at.Offset)) }
 	}
-	d.command = uint16(commandIO | vfio.CommandMemory)
-	return d.restart(ctx, d.command)
+	d.command = vfio.CommandMemory
+	return d.restart(d.command)
 }
 
-// sizeBARs finds the sizes of the BARs (PCI 3.0, 6.2.5.1) and places them in the
-// port's windows, large ones first as each lies at a multiple of its size.
-func (d *Device) sizeBARs(ctx context.Context) error {
+// sizeBARs finds the sizes of the BARs (PCI 3.0, 6.2.5.1) and places those in memory in the
+// port's window, large ones first as each lies at a multiple of its size.
+func (d *Device) sizeBARs() error {
 	var r [6]uint32 // what reads back after writing ones
 	for i := range r {
 		at := function(d.number) + 0x10 + 4*uint64(i)
-		if err := d.m.write(ctx, "writel", at, 0xffffffff); err != nil {
+		if err := d.m.write("writel", at, 0xffffffff); err != nil {
 			return err
 		}
-		v, err := d.m.read(ctx, "readl", at, 4)
+		v, err := d.m.read("readl", at, 4)
 		if err != nil {
 			return err
 		}
@@ -89,8 +88,7 @@ func (d *Device) sizeBARs(ctx context.Context) error {
 		b := &d.bars[i]
 		switch v := r[i]; {
 		case v == 0:
-		case v&1 != 0:
-			b.ports, b.size, b.low = true, uint64(-(v&^3)&0xffff), v&3
+		case v&1 != 0: // I/O ports
 		default:
 			// Whatever the upper half can be, all windows are below 4 GiB.
 			b.size, b.wide, b.low = uint64(-(v &^ 15)), v&6 == 4, v&15
@@ -102,25 +100,21 @@ func (d *Device) sizeBARs(ctx context.Context) error {
 			return fmt.Errorf("%w: BAR%d reads %#x after writing ones", vfio.ErrBadConfig, i, r[i])
 		}
 	}
-	memory, ports := uint64(memoryWindows+d.number*memoryWindow), uint64(portWindows+d.number*portWindow)
-	memoryEnd, portsEnd := memory+memoryWindow, ports+portWindow
+	next := uint64(memoryWindows + d.number*memoryWindow)
+	end := next + memoryWindow
 	for size := uint64(memoryWindow); size > 0; size >>= 1 {
 		for i := range d.bars {
 			b := &d.bars[i]
 			if b.size != size {
 				continue
 			}
-			next := &memory
-			if b.ports {
-				next = &ports
-			}
-			b.address = *next
+			b.address = next
 			b.low |= uint32(b.address)
-			*next += size
+			next += size
 		}
 	}
 	for i, b := range d.bars {
-		if b.size != 0 && b.address == 0 || memory > memoryEnd || ports > portsEnd {
+		if b.size != 0 && b.address == 0 || next > end {
 			return fmt.Errorf("%w: BAR%d of %#x bytes does not fit a window of %#x", vfio.ErrBadConfig, i, b.size, memoryWindow)
 		}
 	}
@@ -128,9 +122,9 @@ func (d *Device) sizeBARs(ctx context.Context) error {
 }
 
 // restart resets the device, and gives it its BARs again and a command register.
-func (d *Device) restart(ctx context.Context, command uint16) error {
+func (d *Device) restart(command uint16) error {
 	d.interrupts.disconnect()
-	if err := d.reset(ctx); err != nil {
+	if err := d.reset(); err != nil {
 		return err
 	}
 	for i, b := range d.bars {
@@ -138,16 +132,16 @@ func (d *Device) restart(ctx context.Context, command uint16) error {
 			continue
 		}
 		at := function(d.number) + 0x10 + 4*uint64(i)
-		if err := d.m.write(ctx, "writel", at, uint64(b.low)); err != nil {
+		if err := d.m.write("writel", at, uint64(b.low)); err != nil {
 			return err
 		}
 		if b.wide {
-			if err := d.m.write(ctx, "writel", at+4, 0); err != nil {
+			if err := d.m.write("writel", at+4, 0); err != nil {
 				return err
 			}
 		}
 	}
-	return d.m.write(ctx, "writew", function(d.number)+vfio.ConfigCommand, uint64(command))
+	return d.m.write("writew", function(d.number)+vfio.ConfigCommand, uint64(command))
 }
 
 // Device Control of the PCI Express capability, and its bit that resets the function
@@ -157,27 +151,26 @@ const (
 	functionReset = 1 << 15
 )
 
-func (d *Device) resetFunction(ctx context.Context, express uint64) error {
+func (d *Device) resetFunction(express uint64) error {
 	at := function(d.number) + express + deviceControl
-	v, err := d.m.read(ctx, "readw", at, 2)
+	v, err := d.m.read("readw", at, 2)
 	if err != nil {
 		return err
 	}
-	return d.m.write(ctx, "writew", at, v|functionReset)
+	return d.m.write("writew", at, v|functionReset)
 }
 
 // resetBus resets all that is behind the port: the device is alone there.
-func (d *Device) resetBus(ctx context.Context) error {
+func (d *Device) resetBus() error {
 	at := port(d.number) + bridgeControl
 	for _, v := range []uint64{bridgeBusReset, 0} {
-		if err := d.m.write(ctx, "writew", at, v); err != nil {
+		if err := d.m.write("writew", at, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Info is described at vfio.Device.
 func (d *Device) Info() vfio.Info {
 	return vfio.Info{Address: d.m.address(d.number), Backend: "qtest", Resettable: true, Regions: regions, IRQs: irqs}
 }
@@ -191,12 +184,12 @@ func (d *Device) Reset(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	command, err := d.m.read(ctx, "readw", function(d.number)+vfio.ConfigCommand, 2)
+	command, err := d.m.read("readw", function(d.number)+vfio.ConfigCommand, 2)
 	if err == nil && uint16(command) == 0xffff {
 		err = vfio.ErrDeviceGone
 	}
 	if err == nil {
-		err = d.restart(ctx, uint16(command))
+		err = d.restart(uint16(command))
 	}
 	if err != nil {
 		return d.fail(op, err)
@@ -224,7 +217,7 @@ func (d *Device) Close() error {
 	d.closed = true
 	var err error
 	if d.reset != nil && d.m.link.lost() == nil {
-		err = d.reset(context.Background())
+		err = d.reset()
 	}
 	d.interrupts.close()
 	for iova, mem := range d.mapped {
@@ -237,15 +230,9 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Lost is described at vfio.Remote. A machine that is lost stays so.
-func (d *Device) Lost() <-chan struct{} { return d.m.link.gone }
-
-// GiveUp is described at vfio.Remote. It loses all devices of the machine.
-func (d *Device) GiveUp(why error) { d.m.link.fail(why) }
-
 // read reads 1 to 8 bytes of memory or I/O ports.
-func (m *Machine) read(ctx context.Context, request string, address uint64, width int) (uint64, error) {
-	value, err := m.link.ask(ctx, "%s %#x", request, address)
+func (m *Machine) read(request string, address uint64, width int) (uint64, error) {
+	value, err := m.link.ask("%s %#x", request, address)
 	if err != nil {
 		return 0, err
 	}
@@ -254,8 +241,8 @@ func (m *Machine) read(ctx context.Context, request string, address uint64, widt
 }
 
 // write writes what request says to memory or I/O ports.
-func (m *Machine) write(ctx context.Context, request string, address, value uint64) error {
-	_, err := m.link.ask(ctx, "%s %#x %#x", request, address, value)
+func (m *Machine) write(request string, address, value uint64) error {
+	_, err := m.link.ask("%s %#x %#x", request, address, value)
 	return err
 }
 

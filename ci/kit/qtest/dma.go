@@ -1,7 +1,6 @@
 package qtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -23,7 +22,6 @@ func (m *Machine) share(n int) (s vfio.IOVARange, direct bool) {
 	return vfio.IOVARange{First: first, Last: first + m.size - 1}, true
 }
 
-// IOVARanges is described at vfio.Device. Every device has addresses of its own.
 func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 	if d.isClosed() {
 		return nil, d.fail("list the IOVA ranges of", vfio.ErrClosed)
@@ -125,7 +123,6 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	return nil
 }
 
-// UnmapDMA is described at vfio.Device.
 func (d *Device) UnmapDMA(iova, size uint64) error {
 	op := fmt.Sprintf("unmap DMA at %#x for", iova)
 	done, err := d.change(op)
@@ -148,7 +145,7 @@ func (d *Device) unmap(iova uint64, mem *vfio.Memory) error {
 	if _, direct := d.m.share(d.number); !direct {
 		d.m.setPages(d.number, iova, 0, mem.Size(), 0)
 	}
-	err := d.m.write(context.Background(), "writeq", iommu+iommuTLB, allTLB)
+	err := d.m.write("writeq", iommu+iommuTLB, allTLB)
 	if cause := d.m.link.lost(); cause != nil && errors.Is(err, cause) {
 		err = nil // of a machine that is lost, memory can be taken away too
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -62,20 +64,12 @@ func fake(how string) {
 
 func startFake(t *testing.T, how string) *qtest.Machine {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := qtest.Start(t.Context(), qtest.Options{
+	program := must.Get(os.Executable())(t)
+	m := must.Get(qtest.Start(t.Context(), qtest.Options{
 		Devices: []string{"igb"}, QEMU: []string{"env", fakeVariable + "=" + how, program}, Timeout: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, m.Close())
 	})
 	return m
 }
@@ -100,16 +94,14 @@ func TestBadAnswers(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			m := startFake(t, how)
-			_, err := m.Open(t.Context(), 0)
+			_, err := m.Open(0)
 			var typed *vfio.Error
 			if !right(err) || !errors.As(err, &typed) {
 				t.Errorf("open: %v", err)
 			}
-			if gone := errors.Is(err, vfio.ErrDeviceGone); gone != (how != "refuse") {
-				t.Errorf("the device is gone: %v, after %v", gone, err)
-			}
+			should.Be(t, errors.Is(err, vfio.ErrDeviceGone), (how != "refuse"), "the device is gone: after %v", err)
 			if how != "refuse" {
-				if _, again := m.Open(t.Context(), 0); !right(again) {
+				if _, again := m.Open(0); !right(again) {
 					t.Errorf("later: %v", again)
 				}
 			}

@@ -1,7 +1,6 @@
 package qtest
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -29,7 +28,7 @@ func FuzzAnswers(f *testing.F) {
 		}()
 		l := newLink(ours, time.Minute)
 		m := &Machine{link: l}
-		v, err := m.read(context.Background(), "readl", 0, 4)
+		v, err := m.read("readl", 0, 4)
 		var refusal *AnswerError
 		switch {
 		case err == nil:

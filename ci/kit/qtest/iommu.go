@@ -1,7 +1,6 @@
 package qtest
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -91,7 +90,7 @@ func (m *Machine) setUpIOMMU() error {
 		{"writeq", iommuRoot, rootTable}, {"writel", iommuCommand, setRoot},
 		{"writeq", iommuContext, allContexts}, {"writeq", iommuTLB, allTLB}, {"writel", iommuCommand, translate},
 	} {
-		if err := m.write(context.Background(), w.request, iommu+w.register, w.value); err != nil {
+		if err := m.write(w.request, iommu+w.register, w.value); err != nil {
 			return err
 		}
 	}
@@ -140,13 +139,13 @@ func (e *FaultError) Error() string {
 // Fault returns the first fault of DMA since it was last called, a *FaultError inside a
 // *vfio.Error; nil if there was none. A driver that makes faults has not mapped what its
 // device uses, or has unmapped it too early.
-func (m *Machine) Fault(ctx context.Context) error {
+func (m *Machine) Fault() error {
 	const op = "look for DMA faults of"
-	low, err := m.read(ctx, "readq", iommu+iommuFault, 8)
+	low, err := m.read("readq", iommu+iommuFault, 8)
 	if err != nil {
 		return m.fail(op, 0, err)
 	}
-	high, err := m.read(ctx, "readq", iommu+iommuFault+8, 8)
+	high, err := m.read("readq", iommu+iommuFault+8, 8)
 	if err != nil {
 		return m.fail(op, 0, err)
 	}
@@ -155,9 +154,9 @@ func (m *Machine) Fault(ctx context.Context) error {
 	}
 	e := &FaultError{Device: int(high>>8&0xff) - 1, Address: low &^ 0xfff, Write: high&(1<<62) == 0, Reason: uint8(high >> 32)}
 	// The bits are cleared by writing them.
-	err = m.write(ctx, "writel", iommu+iommuFault+12, faultPending>>32)
+	err = m.write("writel", iommu+iommuFault+12, faultPending>>32)
 	if err == nil {
-		err = m.write(ctx, "writel", iommu+iommuStatus, faultOverflow)
+		err = m.write("writel", iommu+iommuStatus, faultOverflow)
 	}
 	if err != nil {
 		return m.fail(op, 0, err)

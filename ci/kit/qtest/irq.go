@@ -1,7 +1,6 @@
 package qtest
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -54,7 +53,6 @@ func newInterrupts(m *Machine, n int) interrupts {
 	return interrupts{words: m.words, address: messagesOf(n), state: &watched{vectors: map[int]vector{}}}
 }
 
-// IRQ is described at vfio.Device.
 func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
 	if index < 0 || index >= irqs {
 		return vfio.IRQInfo{}, d.fail("describe interrupt of", fmt.Errorf("%w %d", vfio.ErrNoSuchIRQ, index))
@@ -69,7 +67,6 @@ func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
 	return i, nil
 }
 
-// SetIRQs is described at vfio.Device.
 func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	const op = "set interrupts of"
 	info, err := d.IRQ(index)
@@ -121,7 +118,6 @@ func closeAll(fds []int) {
 
 // connect has vectors from start on signal fds, which it takes over.
 func (d *Device) connect(start int, fds []int) error {
-	ctx := context.Background()
 	for i, fd := range fds {
 		n := start + i
 		word, err := d.interrupts.words.Register32(d.interrupts.address + 4*uint64(n))
@@ -132,9 +128,9 @@ func (d *Device) connect(start int, fds []int) error {
 		d.interrupts.state.set(n, vector{word, fd})
 		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
 		if fd >= 0 {
-			err = errors.Join(d.m.write(ctx, "writeq", entry, window+4*uint64(n)), d.m.write(ctx, "writeq", entry+8, 1))
+			err = errors.Join(d.m.write("writeq", entry, window+4*uint64(n)), d.m.write("writeq", entry+8, 1))
 		} else {
-			err = d.m.write(ctx, "writel", entry+12, 1)
+			err = d.m.write("writel", entry+12, 1)
 		}
 		if err != nil {
 			closeAll(fds[i+1:])
@@ -145,10 +141,9 @@ func (d *Device) connect(start int, fds []int) error {
 		return nil
 	}
 	d.interrupts.enabled = true
-	return d.m.write(ctx, "writew", function(d.number)+d.msixControl, msixEnable)
+	return d.m.write("writew", function(d.number)+d.msixControl, msixEnable)
 }
 
-// DisableIRQs is described at vfio.Device.
 func (d *Device) DisableIRQs(index int) error {
 	const op = "disable interrupts of"
 	if _, err := d.IRQ(index); err != nil {
@@ -164,10 +159,10 @@ func (d *Device) DisableIRQs(index int) error {
 	}
 	for n := range d.interrupts.state.disconnect() {
 		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
-		err = errors.Join(err, d.m.write(context.Background(), "writel", entry+12, 1))
+		err = errors.Join(err, d.m.write("writel", entry+12, 1))
 	}
 	d.interrupts.enabled = false
-	err = errors.Join(err, d.m.write(context.Background(), "writew", function(d.number)+d.msixControl, 0))
+	err = errors.Join(err, d.m.write("writew", function(d.number)+d.msixControl, 0))
 	if err != nil {
 		return d.fail(op, err)
 	}

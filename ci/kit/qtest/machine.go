@@ -150,7 +150,7 @@ func (m *Machine) Devices() int { return len(m.names) }
 
 // Open takes the device with number n, as Options.Devices counts from 0, and resets
 // it. It fails with ErrBusy while it is open.
-func (m *Machine) Open(ctx context.Context, n int) (*Device, error) {
+func (m *Machine) Open(n int) (*Device, error) {
 	if n < 0 || n >= len(m.names) {
 		return nil, m.fail("open", n, fmt.Errorf("there are %d devices", len(m.names)))
 	}
@@ -166,7 +166,7 @@ func (m *Machine) Open(ctx context.Context, n int) (*Device, error) {
 	}
 	m.open[n] = d
 	m.mu.Unlock()
-	if err := d.setUp(ctx); err != nil {
+	if err := d.setUp(); err != nil {
 		return nil, errors.Join(m.fail("open", n, err), d.Close())
 	}
 	return d, nil

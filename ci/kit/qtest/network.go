@@ -48,16 +48,16 @@ func (m *Machine) Connect(n int, peer netip.AddrPort) error {
 }
 
 // SetLink plugs the cable of device n in or out.
-func (m *Machine) SetLink(ctx context.Context, n int, up bool) error {
-	return m.command(ctx, "set the link of", n, "set_link", map[string]any{"name": fmt.Sprintf("d%d", n), "up": up})
+func (m *Machine) SetLink(n int, up bool) error {
+	return m.command("set the link of", n, "set_link", map[string]any{"name": fmt.Sprintf("d%d", n), "up": up})
 }
 
 // command gives QEMU's monitor a command about device n.
-func (m *Machine) command(ctx context.Context, op string, n int, command string, arguments any) error {
+func (m *Machine) command(op string, n int, command string, arguments any) error {
 	if n < 0 || n >= len(m.names) {
 		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.names)))
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
 	m.monitorMu.Lock()
 	defer m.monitorMu.Unlock()

@@ -1,7 +1,6 @@
 package qtest
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -9,7 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Region is described at vfio.Device.
 func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 	if index < 0 || index >= regions {
 		return vfio.RegionInfo{}, d.fail("describe region of", fmt.Errorf("%w %d", vfio.ErrNoSuchRegion, index))
@@ -49,33 +47,22 @@ func (d *Device) MapRegion(index int, _, _ uint64) (*vfio.Mapping, error) {
 	return nil, d.fail(op, vfio.ErrNotMappable)
 }
 
-// ReadRegion is described at vfio.Device.
+// ReadRegion implements vfio.Device. As with VFIO, an MSI-X table reads as ones.
 func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
-	return d.ReadRegionContext(context.Background(), index, offset, p)
-}
-
-// WriteRegion is described at vfio.Device.
-func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
-	return d.WriteRegionContext(context.Background(), index, offset, p)
-}
-
-// ReadRegionContext is described at vfio.Remote. As with VFIO, an MSI-X table reads as
-// ones.
-func (d *Device) ReadRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "read region of"
 	b, err := d.window(op, index, offset, len(p))
 	if err != nil {
 		return err
 	}
 	if index == vfio.RegionConfig && len(p) > 8 {
-		err = d.m.readMemory(ctx, b.address+offset, p)
+		err = d.m.readMemory(b.address+offset, p)
 	} else {
 		err = b.each(offset, p, func(at uint64, p []byte) error {
 			if d.inTable(index, at, len(p)) || d.m.unplugged[d.number].Load() {
 				little(p, ^uint64(0))
 				return nil
 			}
-			v, err := d.m.read(ctx, b.request("read", "in", len(p)), b.address+at, len(p))
+			v, err := d.m.read(request("read", len(p)), b.address+at, len(p))
 			little(p, v)
 			return err
 		})
@@ -86,9 +73,9 @@ func (d *Device) ReadRegionContext(ctx context.Context, index int, offset uint64
 	return nil
 }
 
-// WriteRegionContext is described at vfio.Remote. As with VFIO, writes to an MSI-X
-// table, to its capability's control and to BARs are dropped: they are the back end's.
-func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
+// WriteRegion implements vfio.Device. As with VFIO, writes to an MSI-X table, to its
+// capability's control and to BARs are dropped: they are the back end's.
+func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	const op = "write region of"
 	b, err := d.window(op, index, offset, len(p))
 	if err != nil {
@@ -98,11 +85,10 @@ func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint6
 		var v [8]byte
 		copy(v[:], p)
 		value := binary.LittleEndian.Uint64(v[:])
-		request := b.request("write", "out", len(p))
 		if d.inTable(index, at, len(p)) || index == vfio.RegionConfig && d.kept(at, len(p)) {
 			return nil
 		}
-		return d.m.write(ctx, request, b.address+at, value)
+		return d.m.write(request("write", len(p)), b.address+at, value)
 	})
 	if err != nil {
 		return d.fail(op, err)
@@ -127,10 +113,10 @@ func (d *Device) window(op string, index int, offset uint64, n int) (bar, error)
 }
 
 // each cuts an access into those that a processor makes: of 1, 2, 4 or 8 bytes, at a
-// multiple of that. I/O ports and configuration space have none of 8.
+// multiple of that. Configuration space has none of 8.
 func (b bar) each(offset uint64, p []byte, access func(at uint64, p []byte) error) error {
 	largest := 8
-	if b.ports || b.size == 0 {
+	if b.size == 0 {
 		largest = 4
 	}
 	for len(p) > 0 {
@@ -144,11 +130,8 @@ func (b bar) each(offset uint64, p []byte, access func(at uint64, p []byte) erro
 }
 
 // request returns the name of a request for n bytes.
-func (b bar) request(memory, ports string, n int) string {
-	if b.ports {
-		memory = ports
-	}
-	return memory + map[int]string{1: "b", 2: "w", 4: "l", 8: "q"}[n]
+func request(what string, n int) string {
+	return what + map[int]string{1: "b", 2: "w", 4: "l", 8: "q"}[n]
 }
 
 // inTable reports whether an access touches the MSI-X table.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // Update is the environment variable that, set to 1, has Check write the seeds.
@@ -21,12 +23,8 @@ func Check(t testing.TB, target, name string, arguments ...any) {
 	want := encode(t, arguments)
 	file := filepath.Join("testdata", "fuzz", target, name)
 	if os.Getenv(Update) == "1" {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.OK(t, os.WriteFile(file, want, 0o644))
 	}
 	switch got, err := os.ReadFile(file); {
 	case err != nil:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // writes matches the usage of a flag for a file that a command writes.
@@ -26,9 +28,7 @@ type Writer struct {
 func (p Program) TestNotReplaced(t *testing.T, writers []Writer) {
 	for _, c := range writers {
 		path := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte("mine"), 0o600))
 		args := append(append(strings.Fields(c.Command), c.Args...), "--"+c.Flag, path)
 		o := p.Run(t, args...)
 		if o.Code != exitFailure || o.Stdout != "" || !strings.HasPrefix(o.Stderr, p.Name+": --"+c.Flag+": ") ||

@@ -49,7 +49,7 @@ func (p Program) TestWrongCalls(t *testing.T) {
 		}
 	}
 	p.Tree(t, func(path []string, d Described) {
-		if len(path) == 0 || len(d.Commands) > 0 && d.Flags == nil || slices.Contains(topics, path[0]) || path[0] == "completion" || path[0] == "help" {
+		if len(path) == 0 || len(d.Commands) > 0 && d.Flags == nil || slices.Contains(cobras, path[0]) {
 			return
 		}
 		call := slices.Clone(path)

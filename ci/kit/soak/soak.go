@@ -2,7 +2,10 @@
 // test ./... takes the samples that a change needs before it is sent.
 package soak
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
 // Variable is set in the environment of a long run.
 const Variable = "TRAPEZE_SOAK"
@@ -16,4 +19,15 @@ func Count(sample, whole int) int {
 		return whole
 	}
 	return sample
+}
+
+// Builds is set in the environment where tests may build programs of their own, which takes longer than most tests.
+const Builds = "TRAPEZE_BUILDS"
+
+// NeedBuilds skips a test that builds programs to look at them, unless it is a step of .ci/run.
+func NeedBuilds(t *testing.T) {
+	t.Helper()
+	if os.Getenv(Builds) == "" {
+		t.Skip("it builds programs to look at them, which takes long: .ci/run disasm runs it, with " + Builds + " set")
+	}
 }

@@ -12,100 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
-	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
-
-// entry is a member of an archive.
-type entry struct {
-	name    string
-	mode    uint32
-	content string
-}
-
-// readCPIO reads what cpioWriter writes.
-func readCPIO(t *testing.T, b []byte) []entry {
-	t.Helper()
-	var list []entry
-	at := 0
-	take := func(n int) []byte {
-		if at+n > len(b) {
-			t.Fatalf("cut off at %d", at)
-		}
-		at += n
-		return b[at-n : at]
-	}
-	for {
-		if at%4 != 0 {
-			t.Fatalf("a header at %d", at)
-		}
-		if magic := string(take(6)); magic != "070701" {
-			t.Fatalf("magic %q", magic)
-		}
-		var fields [13]int
-		for i := range fields {
-			n, err := strconv.ParseUint(string(take(8)), 16, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fields[i] = int(n)
-		}
-		name := string(take(fields[11]))
-		take(-at & 3)
-		content := string(take(fields[6]))
-		take(-at & 3)
-		if name == "TRAILER!!!\x00" {
-			if at != len(b) {
-				t.Errorf("%d bytes behind the end", len(b)-at)
-			}
-			return list
-		}
-		list = append(list, entry{strings.TrimSuffix(name, "\x00"), uint32(fields[1]), content})
-	}
-}
-
-func TestCPIO(t *testing.T) {
-	var b bytes.Buffer
-	c := &cpioWriter{w: &b}
-	want := []entry{
-		{"bin", typeFolder | 0o755, ""}, {"bin/a", typeFile | 0o755, "x"}, {"bin/bc", typeFile | 0o755, "four"},
-		{"bin/def", typeLink | 0o777, "a"}, {"empty", typeFile | 0o755, ""},
-	}
-	c.folder("bin")
-	c.program("bin/a", []byte("x"))
-	c.program("bin/bc", []byte("four"))
-	c.link("bin/def", "a")
-	c.program("empty", nil)
-	if err := c.close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := readCPIO(t, b.Bytes()); !slices.Equal(got, want) {
-		t.Errorf("read %+v, want %+v", got, want)
-	}
-}
-
-func TestCPIOFails(t *testing.T) {
-	c := &cpioWriter{w: io.Discard}
-	c.copy("a", filepath.Join(t.TempDir(), "not-there"))
-	c.folder("b")
-	if c.close() == nil {
-		t.Error("a file that is not there went unnoticed")
-	}
-	full := errors.New("disk full")
-	c = &cpioWriter{w: failing{full}}
-	c.folder("b")
-	if err := c.close(); !errors.Is(err, full) {
-		t.Errorf("error %v", err)
-	}
-}
-
-type failing struct{ err error }
-
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func TestFollow(t *testing.T) {
 	for _, tt := range []struct {
@@ -159,10 +73,7 @@ func TestOrder(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "monitor")
-			l, err := net.Listen("unix", socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("unix", socket))(t)
 			defer l.Close()
 			received := make(chan []string, 1)
 			go func() {
@@ -218,9 +129,7 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("%s: %q is not in %q", s.name, want, args)
 			}
 		}
-		if got := slices.Contains(args, "intel-iommu,intremap=on,caching-mode=on"); got != s.iommu {
-			t.Errorf("%s: an IOMMU: %v", s.name, got)
-		}
+		should.Be(t, slices.Contains(args, "intel-iommu,intremap=on,caching-mode=on"), s.iommu, "%s: an IOMMU", s.name)
 		for _, d := range s.devices {
 			if !slices.Contains(args, d) {
 				t.Errorf("%s: no device %s", s.name, d)
@@ -273,35 +182,34 @@ func TestChoose(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	got := test{pkg: "ci/vm/guest", env: []string{"A=1", "B=2"}, run: "TestMSI$"}.command("/tests.d/x")
-	if want := "A=1 B=2 /tests.d/x -test.v -test.timeout=" + "0" + " -test.run='TestMSI$'"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	should.Be(t, got, "A=1 B=2 /tests.d/x -test.v -test.timeout="+"0"+" -test.run='TestMSI$'")
 }
 
-// TestLibraries looks at a program of this machine.
-func TestLibraries(t *testing.T) {
-	const program = "usr/bin/env"
-	needed, err := neededBy("/" + program)
-	if err != nil || len(needed) == 0 {
-		t.Skipf("/%s is not dynamically linked here: %v", program, err)
+// TestInitramfs packs a file system, with a program of this machine, and looks into it.
+func TestInitramfs(t *testing.T) {
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Skip("there is no busybox here")
 	}
-	if _, err := findLibrary("/", "libc.so.6"); err != nil {
+	if _, err := os.Stat("/" + loader); err != nil {
 		t.Skip("this machine keeps its libraries elsewhere than Debian on x86-64")
 	}
-	list, err := libraries("/", program)
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	f := &tree{folder: filepath.Join(dir, "root")}
+	f.program("init", []byte("first"))
+	f.link("bin/sh", "busybox")
+	must.OK(t, f.addProgram(t.Context(), "/", "usr/bin/env"))
+	image := filepath.Join(dir, "image")
+	must.OK(t, f.pack(t.Context(), image, busybox))
+	cmd := exec.CommandContext(t.Context(), busybox, "cpio", "-t", "-F", image)
+	out, err := cmd.Output()
+	for _, want := range []string{"init", "bin", "bin/sh", "usr/bin/env", "lib/libc.so.6", "lib/" + filepath.Base(loader), loader} {
+		should.Contain(t, "\n"+string(out), "\n"+want+"\n", "no %s in %s, %v", want, out, err)
 	}
-	for _, want := range needed {
-		if !slices.ContainsFunc(list, func(l string) bool { return filepath.Base(l) == want }) {
-			t.Errorf("%s is not in %q", want, list)
-		}
-	}
-	if _, err := libraries("/", "usr/bin/this-is-no-program"); err == nil {
+	f.copy("a", filepath.Join(dir, "not-there"))
+	should.Fail(t, f.pack(t.Context(), image, busybox), os.ErrNotExist, "a file that is not there")
+	if err := f.addProgram(t.Context(), "/", "usr/bin/this-is-no-program"); err == nil {
 		t.Error("a program that is not there")
-	}
-	if _, err := libraries(t.TempDir(), program); err == nil {
-		t.Error("a root that is empty")
 	}
 }
 
@@ -341,33 +249,5 @@ func TestRunAll(t *testing.T) {
 	}
 	if results[0].err != nil || !errors.Is(results[2].err, bad) || !errors.Is(results[4].err, context.Canceled) {
 		t.Errorf("results %+v", results)
-	}
-}
-
-// TestTimeout: a guest has its time, and longer on a machine that is busy.
-func TestTimeout(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		took time.Duration // for the work
-		want time.Duration // until the time is up
-	}{
-		{"idle", idleWork, 100 * time.Second},
-		{"fast", idleWork / 2, 100 * time.Second},
-		{"two busy loops", 2 * idleWork, 200 * time.Second},
-		{"hopeless", 100 * idleWork, mostBudget * 100 * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := budget{limit: 100 * time.Second}
-			ran := sampleInterval
-			for !p.spend(sampleInterval, tt.took) {
-				ran += sampleInterval
-			}
-			if ran != tt.want {
-				t.Errorf("its time is up after %v, want %v", ran, tt.want)
-			}
-			if p.Error() == "" {
-				t.Error("it does not say why")
-			}
-		})
 	}
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -24,7 +26,7 @@ func buildTests(ctx context.Context, folder string, list []scenario) (map[string
 				continue
 			}
 			program := filepath.Join(folder, strings.ReplaceAll(t.pkg, "/", "-"))
-			if err := build(ctx, "test", program, t.pkg); err != nil {
+			if err := build(ctx, ".", "test", program, t.pkg); err != nil {
 				return nil, err
 			}
 			programs[t.pkg] = program
@@ -33,9 +35,9 @@ func buildTests(ctx context.Context, folder string, list []scenario) (map[string
 	return programs, nil
 }
 
-// build links a package, or with verb test its tests, statically. Other steps of .ci/run have compiled both so.
-func build(ctx context.Context, verb, program, pkg string) error {
-	args := []string{verb, "-trimpath", "-ldflags=-s -w", "-o", program}
+// build links a package of a module, or with verb test its tests, statically. Other steps of .ci/run have compiled both so.
+func build(ctx context.Context, module, verb, program, pkg string) error {
+	args := []string{verb, "-C", module, "-trimpath", "-ldflags=-s -w", "-o", program}
 	if verb == "test" {
 		args = append(args, "-c", "-pgo=off")
 	}
@@ -47,56 +49,96 @@ func build(ctx context.Context, verb, program, pkg string) error {
 	return nil
 }
 
+// tree is a guest's file system while it is a folder of this machine. It remembers the first error.
+type tree struct {
+	folder string
+	err    error
+}
+
+// put makes a file with the folders that it is in.
+func (f *tree) put(name string, make func(path string) error) {
+	path := filepath.Join(f.folder, name)
+	if f.err == nil {
+		f.err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if f.err == nil {
+		f.err = make(path)
+	}
+}
+
+func (f *tree) link(name, target string) {
+	f.put(name, func(path string) error { return os.Symlink(target, path) })
+}
+
+func (f *tree) program(name string, content []byte) {
+	f.put(name, func(path string) error { return os.WriteFile(path, content, 0o755) })
+}
+
+// copy adds a program or library from this machine.
+func (f *tree) copy(name, from string) {
+	b, err := os.ReadFile(from)
+	f.err = cmp.Or(f.err, err)
+	f.program(name, b)
+}
+
+// copyAll adds the files of a folder, of which there must be some.
+func (f *tree) copyAll(name, pattern string) {
+	list, err := filepath.Glob(pattern)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("there is no %s", pattern)
+	}
+	f.err = cmp.Or(f.err, err)
+	for _, from := range list {
+		f.copy(filepath.Join(name, filepath.Base(from)), from)
+	}
+}
+
+// pack writes the folder as the archive that the kernel unpacks (Documentation/driver-api/early-userspace/buffer-format.rst).
+func (f *tree) pack(ctx context.Context, image, busybox string) error {
+	var names strings.Builder
+	walk := filepath.WalkDir(f.folder, func(path string, _ fs.DirEntry, err error) error {
+		if path != f.folder {
+			fmt.Fprintln(&names, strings.TrimPrefix(path, f.folder+"/"))
+		}
+		return err
+	})
+	out, err := os.Create(image)
+	if err = cmp.Or(f.err, walk, err); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, busybox, "cpio", "-o", "-H", "newc", "-R", "0:0")
+	cmd.Dir, cmd.Stdin, cmd.Stdout = f.folder, strings.NewReader(names.String()), out
+	return errors.Join(cmd.Run(), out.Close())
+}
+
 // writeInitramfs writes a guest's file system.
-func writeInitramfs(name string, p places, s scenario, programs map[string]string) (err error) {
-	file, err := os.Create(name)
-	if err != nil {
+func writeInitramfs(ctx context.Context, image string, p places, s scenario, programs map[string]string) error {
+	busybox := filepath.Join(p.root, "usr/bin/busybox")
+	f := &tree{folder: image + ".root"}
+	f.copy("bin/busybox", busybox)
+	f.link("bin/sh", "busybox")
+	f.copy("init", "ci/vm/init")
+	f.copy("bin/trapeze", p.trapeze)
+	f.copy("bin/trapeze-ip", p.ip)
+	f.copy("usr/share/misc/pci.ids", filepath.Join(p.root, "usr/share/misc/pci.ids"))
+	if err := f.addProgram(ctx, p.root, "usr/bin/lspci"); err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := file.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	buffered := bufio.NewWriter(file)
-	c := &cpioWriter{w: buffered}
-	for _, folder := range []string{"bin", "modules", "tests.d", "usr", "usr/bin", "usr/lib", "usr/share", "usr/share/misc"} {
-		c.folder(folder)
-	}
-	c.copy("bin/busybox", filepath.Join(p.root, "usr/bin/busybox"))
-	c.link("bin/sh", "busybox")
-	c.copy("init", "ci/vm/init")
-	c.copy("bin/trapeze", p.trapeze)
-	if err := addProgram(c, p.root, "usr/bin/lspci"); err != nil {
-		return err
-	}
-	c.copy("usr/share/misc/pci.ids", filepath.Join(p.root, "usr/share/misc/pci.ids"))
 	if s.stock {
-		if err := addModules(c, p.stock); err != nil {
-			return err
-		}
-	}
-	if s.cables > 0 {
-		c.folder("cables")
+		f.copyAll("modules", filepath.Join(p.stock, "modules/*.ko"))
+		f.copyAll("modules/late", filepath.Join(p.stock, "modules/late/*.ko"))
 	}
 	for i := range s.cables {
-		c.copy(cableFile(i), filepath.Join(p.scratch, s.name+cableFile(i)))
+		f.copy(cableFile(i), filepath.Join(p.scratch, s.name+cableFile(i)))
 	}
 	var script strings.Builder
-	added := map[string]bool{}
 	for _, t := range s.tests {
 		inside := "tests.d/" + path.Base(programs[t.pkg])
-		if !added[inside] {
-			added[inside] = true
-			c.copy(inside, programs[t.pkg])
-		}
+		f.copy(inside, programs[t.pkg])
 		fmt.Fprintln(&script, t.command("/"+inside))
 	}
-	c.program("tests", []byte(script.String()))
-	if err := c.close(); err != nil {
-		return err
-	}
-	return buffered.Flush()
+	f.program("tests", []byte(script.String()))
+	return errors.Join(f.pack(ctx, image, busybox), os.RemoveAll(f.folder))
 }
 
 // command is the line by which a guest runs a test program.
@@ -112,43 +154,20 @@ func (t test) command(program string) string {
 	return strings.Join(words, " ")
 }
 
-func addModules(c *cpioWriter, kernel string) error {
-	modules, err := filepath.Glob(filepath.Join(kernel, "modules/*.ko"))
+// addProgram adds a program of the root with its libraries, where the loader looks for them.
+func (f *tree) addProgram(ctx context.Context, root, program string) error {
+	f.copy(program, filepath.Join(root, program))
+	list, err := exec.CommandContext(ctx, filepath.Join(root, loader), "--library-path", filepath.Join(root, libraries), "--list", filepath.Join(root, program)).Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("libraries of %s: %w", program, err)
 	}
-	if len(modules) == 0 {
-		return fmt.Errorf("no modules in %s", kernel)
-	}
-	for _, m := range modules {
-		c.copy("modules/"+filepath.Base(m), m)
-	}
-	late, err := filepath.Glob(filepath.Join(kernel, "modules/late/*.ko"))
-	if err != nil {
-		return err
-	}
-	c.folder("modules/late")
-	for _, m := range late {
-		c.copy("modules/late/"+filepath.Base(m), m)
-	}
-	return nil
-}
-
-// addProgram adds a program of the root with its libraries, where the loader
-// looks for them.
-func addProgram(c *cpioWriter, root, program string) error {
-	list, err := libraries(root, program)
-	if err != nil {
-		return err
-	}
-	c.copy(program, filepath.Join(root, program))
-	c.folder("lib")
-	c.folder("lib64")
-	for _, l := range list {
-		c.copy("lib/"+filepath.Base(l), filepath.Join(root, l))
-		if strings.HasPrefix(filepath.Base(l), "ld-linux") {
-			c.link("lib64/"+filepath.Base(l), "../lib/"+filepath.Base(l))
+	for line := range strings.Lines(string(list)) {
+		if _, found, ok := strings.Cut(line, " => "); ok { // the kernel's own has no file
+			path, _, _ := strings.Cut(found, " ")
+			f.copy("lib/"+filepath.Base(path), path)
 		}
 	}
+	f.copy("lib/"+filepath.Base(loader), filepath.Join(root, loader))
+	f.link(loader, "../lib/"+filepath.Base(loader))
 	return nil
 }

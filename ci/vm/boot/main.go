@@ -43,6 +43,7 @@ type places struct {
 	stock, own string // folders of kernels, see ci/vm/kernels
 	scratch    string
 	trapeze    string // our command, linked statically
+	ip         string // trapeze-ip, too
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&p.stock, "stock", "", "folder of the stock kernel (see ci/vm/kernels)")
 	f.StringVar(&p.own, "own", "", "folder of our own kernel")
 	only := f.String("run", "", "run only the tests that match this pattern (go test -run)")
-	limit := f.Duration("timeout", 5*time.Minute, "how long one guest may run on an idle machine")
+	limit := f.Duration("timeout", 20*time.Minute, "how long one guest may run")
 	parallel := f.Int("parallel", 3, "how many guests run at a time")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -72,7 +73,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	started := time.Now()
 	fmt.Fprintln(out, "building the command and the test programs")
 	p.trapeze = filepath.Join(p.scratch, "trapeze")
-	if err := build(ctx, "build", p.trapeze, "tools/trapeze"); err != nil {
+	if err := build(ctx, ".", "build", p.trapeze, "cmd/trapeze"); err != nil {
+		return err
+	}
+	p.ip = filepath.Join(p.scratch, "trapeze-ip")
+	if err := build(ctx, "tcpip", "build", p.ip, "cmd/trapeze-ip"); err != nil {
 		return err
 	}
 	programs, err := buildTests(ctx, filepath.Join(p.scratch, "programs"), chosen)
@@ -174,7 +179,7 @@ func runScenario(ctx context.Context, p places, s scenario, programs map[string]
 	}
 	defer far.stop()
 	image := filepath.Join(p.scratch, s.name+".cpio")
-	if err := writeInitramfs(image, p, s, programs); err != nil {
+	if err := writeInitramfs(ctx, image, p, s, programs); err != nil {
 		return fmt.Errorf("initramfs: %w", err)
 	}
 	if err := boot(ctx, p, s, image, limit, out); err != nil {

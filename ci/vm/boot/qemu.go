@@ -25,6 +25,12 @@ const (
 	monitorMarker = "TRAPEZE-MONITOR "
 )
 
+// The loader and the libraries of a Debian root.
+const (
+	loader    = "lib64/ld-linux-x86-64.so.2"
+	libraries = "usr/lib/x86_64-linux-gnu"
+)
+
 // command is QEMU's command line. It runs from the Debian root without chroot:
 // that root's loader starts it, and finds that root's libraries.
 func (s scenario) command(p places, image, monitor string) []string {
@@ -34,7 +40,7 @@ func (s scenario) command(p places, image, monitor string) []string {
 		kernel = p.stock
 	}
 	args := []string{
-		in("lib64/ld-linux-x86-64.so.2"), "--library-path", in("usr/lib/x86_64-linux-gnu"), in("usr/bin/qemu-system-x86_64"),
+		in(loader), "--library-path", in(libraries), in("usr/bin/qemu-system-x86_64"),
 		"-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
 		// RAM that another process, such as a vfio-user server, can share.
 		"-machine", "q35,kernel-irqchip=split,memory-backend=mem",
@@ -64,10 +70,14 @@ func (s scenario) command(p places, image, monitor string) []string {
 	return append(args, "-append", line)
 }
 
+// lastWords is the time that a guest may take to say what it was doing when its time
+// was up.
+const lastWords = 20 * time.Second
+
 // boot runs a guest to its end and prints what it prints.
 func boot(ctx context.Context, p places, s scenario, image string, limit time.Duration, out io.Writer) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stop, err := startNICs(ctx, p, s, out)
 	if err != nil {
 		return fmt.Errorf("NICs: %w", err)
@@ -89,31 +99,22 @@ func boot(ctx context.Context, p places, s scenario, image string, limit time.Du
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	watched := make(chan struct{})
-	watching, ended := context.WithCancel(ctx)
-	var late error
-	go func() {
-		defer close(watched)
-		time := budget{limit: limit}
-		time.watch(watching, func() {
-			late = &time
-			fmt.Fprintln(keyboard) // the guest's init takes it for the end of its time
-			hurry(watching, func() { cancel(&time) })
-		})
-	}()
+	overdue := time.AfterFunc(limit, func() {
+		fmt.Fprintln(keyboard) // the guest's init takes it for the end of its time
+		time.AfterFunc(lastWords, cancel)
+	})
 	code, found, rerr := follow(console, "["+s.name+"] ", out, func(command string) (string, error) { return order(ctx, monitor, command) })
-	ended()
-	<-watched
+	late := !overdue.Stop()
 	if rerr != nil {
-		cancel(nil) // the console is not read any more
+		cancel() // the console is not read any more
 		return errors.Join(fmt.Errorf("console: %w", rerr), cmd.Wait())
 	}
 	werr := cmd.Wait()
 	switch {
-	case late != nil:
-		return late
+	case late:
+		return fmt.Errorf("the guest did not end within %v", limit)
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return ctx.Err()
 	case werr != nil:
 		return fmt.Errorf("QEMU: %w", werr)
 	case !found:

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -13,42 +15,22 @@ import (
 func TestOpen(t *testing.T) {
 	e := openEdu(t, alone(t, eduID, false))
 	info := e.Info()
-	if info.Backend != backend() {
-		t.Errorf("back end %q, want %q", info.Backend, backend())
-	}
-	config, err := vfio.ReadConfig(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	should.Be(t, info.Backend, backend(), "back end")
+	config := must.Get(vfio.ReadConfig(e))(t)
 	if config.Vendor != 0x1234 || config.Device != 0x11e8 {
 		t.Errorf("device %04x:%04x", config.Vendor, config.Device)
 	}
-	if config.Command&vfio.CommandBusMaster != 0 {
-		t.Error("bus mastering is on after open")
-	}
-	ranges, err := e.IOVARanges()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, known, err := e.DMAAvailable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v; usable IOVAs %#x; mappings left %d (told: %v)", info, ranges, n, known)
+	should.Be(t, config.Command&vfio.CommandBusMaster, 0, "bus mastering is on after open")
+	ranges := must.Get(e.IOVARanges())(t)
+	t.Logf("%+v; usable IOVAs %#x", info, ranges)
 	for i := range info.Regions {
-		r, err := e.Region(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(e.Region(i))(t)
 		if r.Size > 0 {
 			t.Logf("region %+v", r)
 		}
 	}
 	for i := range info.IRQs {
-		irq, err := e.IRQ(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		irq := must.Get(e.IRQ(i))(t)
 		t.Logf("interrupt %+v", irq)
 	}
 }
@@ -68,18 +50,14 @@ func TestAuto(t *testing.T) {
 		t.Setenv("TRAPEZE_NOIOMMU", "allow")
 		d, err = vfio.Open(within(t), "pci:"+f)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer d.Close()
 	t.Logf("auto chose %s", d.Info().Backend)
 	want := backend()
 	if want == "group" && nodeOf(f) != "" {
 		want = "cdev"
 	}
-	if d.Info().Backend != want {
-		t.Errorf("back end %s, want %s", d.Info().Backend, want)
-	}
+	should.Be(t, d.Info().Backend, want, "back end")
 }
 
 func TestRegisters(t *testing.T) {
@@ -89,25 +67,17 @@ func TestRegisters(t *testing.T) {
 	}
 	for _, v := range []uint32{0, 1, 0x12345678, 0xffffffff} {
 		e.write(eduLiveness, v)
-		if got := e.read(eduLiveness); got != ^v {
-			t.Errorf("liveness of %#x is %#x", v, got)
-		}
+		should.Be(t, e.read(eduLiveness), ^v, "liveness of %#x", v)
 		// The kernel's own access to the same register.
 		var b [4]byte
-		if err := e.ReadRegion(vfio.RegionBAR0, eduLiveness, b[:]); err != nil {
-			t.Fatal(err)
-		}
-		if got := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24; got != ^v {
-			t.Errorf("liveness of %#x, not mapped, is %#x", v, got)
-		}
+		must.OK(t, e.ReadRegion(vfio.RegionBAR0, eduLiveness, b[:]))
+		should.Be(t, uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16|uint32(b[3])<<24, ^v, "liveness of %#x, not mapped", v)
 	}
 	for n, want := uint32(0), uint32(1); n <= 12; n++ {
 		want *= max(n, 1)
 		e.write(eduFactorial, n)
 		waittest.Until(t, "the end of a computation", func() bool { return e.read(eduStatus)&eduComputing == 0 })
-		if got := e.read(eduFactorial); got != want {
-			t.Errorf("%d! is %d, not %d", n, got, want)
-		}
+		should.Be(t, e.read(eduFactorial), want, "%d!", n)
 	}
 	t.Log("0! to 12! computed by the device")
 }
@@ -126,9 +96,7 @@ func TestDMA(t *testing.T) {
 		clear(in.Bytes())
 		e.fetch(outIOVA, size)
 		e.store(inIOVA, size)
-		if !bytes.Equal(in.Bytes()[:size], out.Bytes()[:size]) {
-			t.Errorf("%d bytes came back changed", size)
-		}
+		should.Same(t, in.Bytes()[:size], out.Bytes()[:size], "%d bytes came back changed", size)
 		if rest := in.Bytes()[size:]; !bytes.Equal(rest, make([]byte, len(rest))) {
 			t.Errorf("more than %d bytes were written", size)
 		}
@@ -139,32 +107,24 @@ func TestDMA(t *testing.T) {
 // TestLargeMemory: DMA to both ends of several huge pages, which the IOMMU may
 // translate in one go, or not.
 func TestLargeMemory(t *testing.T) {
-	options := []string{""}
-	if backend() == "cdev" {
-		options = append(options, "&huge=off")
+	e := newEdu(t, open(t, alone(t, eduID, false)))
+	e.busMaster(true)
+	size := uint64(8 << 20)
+	if backend() == "noiommu" {
+		size = 2 << 20 // more is in one piece by luck only
 	}
-	for _, o := range options {
-		t.Run(backend()+o, func(t *testing.T) {
-			e := newEdu(t, openWith(t, alone(t, eduID, false), o))
-			e.busMaster(true)
-			size := uint64(8 << 20)
-			if backend() == "noiommu" {
-				size = 2 << 20 // more is in one piece by luck only
-			}
-			mem, iova := e.alloc(size)
-			if mem.PageSize() < 2<<20 {
-				t.Fatalf("pages of %d bytes", mem.PageSize())
-			}
-			last := size - eduBufferSize
-			fill(mem.Bytes()[:eduBufferSize], 0x3c)
-			e.fetch(iova, eduBufferSize)
-			e.store(iova+last, eduBufferSize)
-			if !all(mem.Bytes()[last:], 0x3c) || !all(mem.Bytes()[eduBufferSize:last], 0) {
-				t.Error("the last page is not what the first was, or others changed")
-			}
-			t.Logf("%d bytes at IOVA %#x in pages of %d", size, iova, mem.PageSize())
-		})
+	mem, iova := e.alloc(size)
+	if mem.PageSize() < 2<<20 {
+		t.Fatalf("pages of %d bytes", mem.PageSize())
 	}
+	last := size - eduBufferSize
+	fill(mem.Bytes()[:eduBufferSize], 0x3c)
+	e.fetch(iova, eduBufferSize)
+	e.store(iova+last, eduBufferSize)
+	if !all(mem.Bytes()[last:], 0x3c) || !all(mem.Bytes()[eduBufferSize:last], 0) {
+		t.Error("the last page is not what the first was, or others changed")
+	}
+	t.Logf("%d bytes at IOVA %#x in pages of %d", size, iova, mem.PageSize())
 }
 
 // TestBusMaster: without it the device does no DMA, and nothing else tells.

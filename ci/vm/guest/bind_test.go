@@ -4,11 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -24,17 +25,10 @@ func TestBind(t *testing.T) {
 			t.Fatal("opened a function without driver")
 		}
 		t.Log(err)
-		if !strings.Contains(err.Error(), "no driver") || !strings.Contains(err.Error(), "bind "+f) {
-			t.Error("does not say that the function has no driver, or not what to do")
-		}
+		should.Contain(t, err.Error(), "trapeze doctor "+f, "does not say how to find out that the function has no driver")
 		bind(t, f, "vfio-pci")
-		d, err = vfio.Open(within(t), addressOf(f))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		d = must.Get(vfio.Open(within(t), addressOf(f)))(t)
+		should.OK(t, d.Close())
 	}
 }
 
@@ -46,29 +40,19 @@ func TestBindFromKernel(t *testing.T) {
 	f, g := together(t, e1000ID)
 	bind(t, g, "none") // which lets the group be
 	bind(t, f, "")
-	if link(f, "driver") != "e1000" {
-		t.Fatalf("driver %q", link(f, "driver"))
-	}
+	must.Be(t, link(f, "driver"), "e1000", "driver")
 	d, err := vfio.Open(within(t), addressOf(f))
 	if err == nil {
 		d.Close()
 		t.Fatal("opened a function that belongs to the kernel")
 	}
 	t.Log(err)
-	if !strings.Contains(err.Error(), "driver e1000") {
-		t.Error("does not name the driver")
-	}
+	should.Contain(t, err.Error(), "trapeze doctor "+f, "does not say how to find out whose it is")
 	bind(t, f, "vfio-pci")
-	if d, err = vfio.Open(within(t), addressOf(f)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	d = must.Get(vfio.Open(within(t), addressOf(f)))(t)
+	should.OK(t, d.Close())
 	bind(t, f, "")
-	if link(f, "driver") != "e1000" {
-		t.Errorf("driver %q afterwards", link(f, "driver"))
-	}
+	should.Be(t, link(f, "driver"), "e1000", "driver afterwards")
 }
 
 // TestNotViable: another function of the group belongs to the kernel.
@@ -86,18 +70,12 @@ func TestNotViable(t *testing.T) {
 		t.Fatal("opened a group that is not viable")
 	}
 	t.Log(err)
-	for _, want := range []string{"not viable", f + " (vfio-pci)", g + " (e1000: in the way)", "bind " + g} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("does not say %q", want)
-		}
+	for _, want := range []string{"not viable", g + " belongs to e1000", "trapeze doctor " + f} {
+		should.Contain(t, err.Error(), want)
 	}
 	bind(t, g, "vfio-pci")
-	if d, err = vfio.Open(within(t), addressOf(f)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	d = must.Get(vfio.Open(within(t), addressOf(f)))(t)
+	should.OK(t, d.Close())
 }
 
 // TestNoSuchFunction opens what is not there.
@@ -118,7 +96,5 @@ func TestTwice(t *testing.T) {
 	} else {
 		t.Log(err)
 	}
-	if e.read(eduIdent)&0xffff != 0xed {
-		t.Error("the first one does not work any more")
-	}
+	should.Be(t, e.read(eduIdent)&0xffff, 0xed, "the first one does not work any more")
 }

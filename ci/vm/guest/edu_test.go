@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -50,24 +51,14 @@ func openEdu(t *testing.T, function string) *edu {
 
 func newEdu(t *testing.T, d *kernel.Device) *edu {
 	t.Helper()
-	info, err := d.Region(vfio.RegionBAR0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := d.MapRegion(vfio.RegionBAR0, 0, info.Size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(d.Region(vfio.RegionBAR0))(t)
+	m := must.Get(d.MapRegion(vfio.RegionBAR0, 0, info.Size))(t)
 	return &edu{Device: d, t: t, bar0: m}
 }
 
 func (e *edu) register(offset uint64) *uint32 {
 	e.t.Helper()
-	p, err := e.bar0.Register32(offset)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return p
+	return must.Get(e.bar0.Register32(offset))(e.t)
 }
 
 func (e *edu) read(offset uint64) uint32 {
@@ -87,17 +78,13 @@ func (e *edu) busMaster(on bool) {
 	if on {
 		v |= vfio.CommandBusMaster
 	}
-	if err := e.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, binary.LittleEndian.AppendUint16(nil, v)); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, binary.LittleEndian.AppendUint16(nil, v)))
 }
 
 func (e *edu) command() uint16 {
 	e.t.Helper()
 	var b [2]byte
-	if err := e.ReadRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:]); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.ReadRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:]))
 	return binary.LittleEndian.Uint16(b[:])
 }
 
@@ -108,15 +95,10 @@ func (e *edu) alloc(size uint64) (*vfio.Memory, uint64) {
 	if backend() == "noiommu" {
 		options.Huge = vfio.HugeRequire
 	}
-	mem, err := vfio.AllocMemory(size, options)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	mem := must.Get(vfio.AllocMemory(size, options))(e.t)
 	e.t.Cleanup(func() { mem.Close() })
 	iova := e.choose(mem)
-	if err := e.MapDMA(mem, iova, vfio.DMARead|vfio.DMAWrite); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.MapDMA(mem, iova, vfio.DMARead|vfio.DMAWrite))
 	e.t.Cleanup(func() {
 		if err := e.UnmapDMA(iova, mem.Size()); err != nil && e.t.Context().Err() == nil {
 			e.t.Error(err)
@@ -130,22 +112,12 @@ func (e *edu) alloc(size uint64) (*vfio.Memory, uint64) {
 func (e *edu) choose(mem *vfio.Memory) uint64 {
 	e.t.Helper()
 	if backend() == "noiommu" {
-		iova, err := e.PhysicalAddress(mem)
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		return iova
+		return must.Get(e.PhysicalAddress(mem))(e.t)
 	}
-	ranges, err := e.IOVARanges()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	ranges := must.Get(e.IOVARanges())(e.t)
 	a := vfio.NewIOVAAllocator(ranges, 4096)
 	for {
-		iova, err := a.Alloc(mem.Size(), mem.PageSize())
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		iova := must.Get(a.Alloc(mem.Size(), mem.PageSize()))(e.t)
 		if e.free(mem, iova) {
 			return iova
 		}

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -55,27 +57,14 @@ func child(t *testing.T, address string, change func(*exec.Cmd)) string {
 	if change != nil {
 		change(cmd)
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, cmd.Wait())
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	line = strings.TrimSpace(line)
 	t.Logf("process %d: %s", cmd.Process.Pid, line)
 	if line == "holding" {
@@ -118,22 +107,16 @@ func TestWithoutRoot(t *testing.T) {
 		}
 	}
 	said := child(t, addressOf(f), as("0"))
-	if !strings.Contains(said, "permission denied") || !strings.Contains(said, "chown") {
+	if !strings.Contains(said, "permission denied") || !strings.Contains(said, "trapeze doctor") {
 		t.Errorf("without the nodes: %s", said)
 	}
 	for _, n := range nodes {
-		if err := os.Chown(n, user, user); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(n, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(n, user, user))
+		must.OK(t, os.Chmod(n, 0o600))
 		t.Cleanup(func() { os.Chown(n, 0, 0) })
 	}
 	var old unix.Rlimit
-	if err := unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, &old); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, &old))
 	t.Cleanup(func() { unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &old, nil) })
 	t.Run("within the limit", func(t *testing.T) {
 		if said := child(t, addressOf(f), as("65536")); !strings.HasPrefix(said, "process") {
@@ -143,9 +126,7 @@ func TestWithoutRoot(t *testing.T) {
 	t.Run("over the limit", func(t *testing.T) {
 		said := child(t, addressOf(f), as("4194304"))
 		for _, want := range []string{"cannot allocate memory", "4194304 bytes are wanted", "at most 1048576", "ulimit -l", "LimitMEMLOCK"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("%q is not in: %s", want, said)
-			}
+			should.Contain(t, said, want, "is not")
 		}
 	})
 }

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
@@ -20,10 +22,7 @@ import (
 // openPort opens a function that vfio-pci has as an Ethernet port.
 func openPort(t *testing.T, function string, c ethernet.Options) ethernet.Port {
 	t.Helper()
-	p, err := ethernet.Open(within(t), addressOf(function), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.Open(within(t), addressOf(function), c))(t)
 	porttest.CloseAtEnd(t, p)
 	return p
 }
@@ -40,16 +39,12 @@ func sendOne(t *testing.T, p ethernet.Port, to ethernet.MAC, text string) {
 	t.Helper()
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 1)
-	if q.Cache().Alloc(frames) != 1 {
-		t.Fatal(ethernet.ErrNoBuffers)
-	}
+	must.Be(t, q.Cache().Alloc(frames), 1, "%v", ethernet.ErrNoBuffers)
 	from := p.MAC()
 	data := append(append(append(to[:], from[:]...), 0x88, 0xb5), text...)
 	frames[0].Length = uint16(len(data))
 	copy(q.Cache().Pool().Bytes(frames[0]), data)
-	if n, err := q.Send(frames); n != 1 || err != nil {
-		t.Fatalf("sent %d, %v", n, err)
-	}
+	must.Give(q.Send(frames))(t, 1)
 }
 
 // TestIGBPort has our driver on a physical function: mapped registers, an IOMMU, and the
@@ -67,9 +62,7 @@ func TestIGBPort(t *testing.T) {
 		t.Errorf("info %+v", i)
 	}
 	for range 2 {
-		if _, err := ethernet.WaitLink(within(t), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ethernet.WaitLink(within(t), p))(t)
 		for range 200 {
 			sendOne(t, p, ethernet.MAC{2, 0, 0, 0, 0, 9}, "to nobody")
 		}
@@ -77,9 +70,7 @@ func TestIGBPort(t *testing.T) {
 			n, err := p.Queue(0).Unsent()
 			return n == 0 && err == nil
 		})
-		if err := p.Restart(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Restart(within(t)))
 	}
 	if c := p.Stats(); c.Device == nil || c.Device.SentFrames != 400 || c.Queues[0].Restarts != 0 {
 		t.Errorf("counted %+v, %+v", c, c.Device)
@@ -98,24 +89,12 @@ func TestIGBVirtual(t *testing.T) {
 	// Only what this test says goes to the kernel's driver.
 	write(t, "0", "/sys/bus/pci/drivers_autoprobe")
 	t.Cleanup(func() { write(t, "1", "/sys/bus/pci/drivers_autoprobe") })
-	load(t, "igb")
-	bind(t, pf, "igb")
-	t.Cleanup(func() { bind(t, pf, "none") })
-	up(t, pf)
-	write(t, "0", pciDevices, pf, "sriov_drivers_autoprobe")
-	write(t, "2", pciDevices, pf, "sriov_numvfs")
-	t.Cleanup(func() { write(t, "0", pciDevices, pf, "sriov_numvfs") })
-	vfs := find(t, igbVFID)
-	if len(vfs) != 2 {
-		t.Fatalf("virtual functions %q", vfs)
-	}
+	vfs := virtualOfLinux(t, pf, 2)
 	var ports []ethernet.Port
 	for _, f := range vfs {
 		bind(t, f, "vfio-pci")
 		p := openPort(t, f, ethernet.Options{Pool: newPool(t), ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
-		if _, err := ethernet.WaitLink(within(t), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ethernet.WaitLink(within(t), p))(t)
 		t.Logf("%s: %+v", f, p.Info().MAC)
 		ports = append(ports, p)
 	}
@@ -140,19 +119,12 @@ func TestIGBVirtual(t *testing.T) {
 		q.Cache().Free(frames)
 	}
 	// What the kernel's driver does not allow.
-	if err := ports[0].SetPromiscuous(true); !errors.Is(err, ethernet.ErrNotSupported) {
-		t.Errorf("promiscuous: %v", err)
-	}
+	should.Fail(t, ports[0].SetPromiscuous(true), ethernet.ErrNotSupported, "promiscuous")
 	other := ethernet.MAC{2, 0, 0, 0, 7, 7}
-	if err := errors.Join(ports[0].SetMAC(other), ports[0].SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 7}}), ports[0].Restart(within(t))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(ports[0].SetMAC(other), ports[0].SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 7}}), ports[0].Restart(within(t))))
 	sendOne(t, ports[1], other, "to the new address, which was asked for before a restart")
 	waittest.Until(t, "it comes", func() bool {
-		n, err := ports[0].Queue(0).Receive(frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(ports[0].Queue(0).Receive(frames))(t)
 		ports[0].Queue(0).Cache().Free(frames[:n])
 		return n == 1
 	})
@@ -161,7 +133,7 @@ func TestIGBVirtual(t *testing.T) {
 	}
 }
 
-// up has the kernel's driver of a NIC start it.
+// up makes the kernel's driver of a NIC start it.
 func up(t *testing.T, function string) {
 	t.Helper()
 	var name string
@@ -173,20 +145,10 @@ func up(t *testing.T, function string) {
 		name = list[0].Name()
 		return true
 	})
-	if _, err := net.InterfaceByName(name); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(net.InterfaceByName(name))(t)
+	fd := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ifr := must.Get(unix.NewIfreq(name))(t)
 	ifr.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }

@@ -9,11 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/kernel"
 )
 
-// TestFault has the device read and write addresses that are not mapped, not
+// TestFault makes the device read and write addresses that are not mapped, not
 // mapped any more, and mapped for reading only. Nothing is harmed.
 func TestFault(t *testing.T) {
 	needIOMMU(t)
@@ -25,32 +26,21 @@ func TestFault(t *testing.T) {
 	e.fetch(iova, 64) // the device holds 0x11 now
 
 	unmapped := iova + 1<<20
-	if unmapped&eduMask != unmapped {
-		t.Fatalf("IOVA %#x is beyond what the device sends", unmapped)
-	}
+	must.Be(t, unmapped&eduMask, unmapped, "IOVA is beyond what the device sends")
 	e.store(unmapped, 64)
 	e.fetch(unmapped, 64)
 
-	late, err := vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	defer late.Close()
 	at := e.choose(late)
 	for _, flags := range []vfio.DMAFlags{vfio.DMARead | vfio.DMAWrite, vfio.DMARead} {
 		fill(late.Bytes(), 0x22)
 		fill(mem.Bytes(), 0x11)
-		if err := e.MapDMA(late, at, flags); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.MapDMA(late, at, flags))
 		e.fetch(iova, 64)
 		e.store(at, 64)
-		if wrote := !all(late.Bytes(), 0x22); wrote != (flags&vfio.DMAWrite != 0) {
-			t.Errorf("mapped with %#x: written %v", flags, wrote)
-		}
-		if err := e.UnmapDMA(at, late.Size()); err != nil {
-			t.Fatal(err)
-		}
+		should.Be(t, !all(late.Bytes(), 0x22), flags&vfio.DMAWrite != 0, "mapped with %#x: written", flags)
+		must.OK(t, e.UnmapDMA(at, late.Size()))
 		fill(late.Bytes(), 0x33)
 		e.store(at, 64)
 		if !all(late.Bytes(), 0x33) {
@@ -82,14 +72,9 @@ func TestFault(t *testing.T) {
 // kernelLog returns what the kernel says from now on.
 func kernelLog(t *testing.T) func() []string {
 	t.Helper()
-	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0))(t)
 	t.Cleanup(func() { f.Close() })
-	if _, err := f.Seek(0, io.SeekEnd); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Seek(0, io.SeekEnd))(t)
 	return func() []string {
 		var lines []string
 		b := make([]byte, 8192)
@@ -109,10 +94,7 @@ func TestBadMappings(t *testing.T) {
 	needIOMMU(t)
 	e := openEdu(t, alone(t, eduID, false))
 	mem, iova := e.alloc(8192)
-	other, err := vfio.AllocMemory(8192, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(vfio.AllocMemory(8192, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	defer other.Close()
 	both := vfio.DMARead | vfio.DMAWrite
 	for _, tt := range []struct {
@@ -126,7 +108,7 @@ func TestBadMappings(t *testing.T) {
 		{"interrupt window", e.MapDMA(other, 0xfee00000, both), vfio.ErrIOVARange},
 		{"beyond the width", e.MapDMA(other, 1<<60, both), vfio.ErrIOVARange},
 		{"wraps", e.MapDMA(other, ^uint64(0)-4095, both), vfio.ErrIOVARange},
-		{"no access", e.MapDMA(other, iova+1<<20, 0), unix.EINVAL},
+		{"no access", e.MapDMA(other, iova+1<<20, 0), vfio.ErrNotSupported},
 		{"unmap a half", e.UnmapDMA(iova, 4096), vfio.ErrNotMapped},
 		{"unmap nothing", e.UnmapDMA(iova+1<<20, 4096), vfio.ErrNotMapped},
 	} {
@@ -146,41 +128,19 @@ func TestMappingLimit(t *testing.T) {
 		t.Skip("only type 1 IOMMUs count mappings")
 	}
 	const limit = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit"
-	old, err := os.ReadFile(limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(os.ReadFile(limit))(t)
 	write(t, "4", limit)
 	t.Cleanup(func() { write(t, strings.TrimSpace(string(old)), limit) })
 	e := openEdu(t, alone(t, eduID, false))
-	if n, ok, err := e.DMAAvailable(); err != nil || !ok || n != 4 {
-		t.Errorf("%d mappings left, told %v, %v", n, ok, err)
-	}
-	var list []kernel.DMAMapping
 	for i := range uint64(5) {
-		mem, err := vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mem := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 		defer mem.Close()
-		list = append(list, kernel.DMAMapping{Memory: mem, IOVA: 0x100000 + i*4096, Flags: vfio.DMARead})
+		var want error
+		if i == 4 {
+			want = unix.ENOSPC
+		}
+		should.Fail(t, e.MapDMA(mem, 0x100000+i*4096, vfio.DMARead), want, "mapping %d of 4", i+1)
 	}
-	err = e.MapDMABatch(list)
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("5 mappings of 4: %v", err)
-	}
-	t.Log(err)
-	if n, _, _ := e.DMAAvailable(); n != 4 {
-		t.Errorf("a batch that failed left %d of 4 mappings", n)
-	}
-	if err := e.MapDMABatch(list[:4]); err != nil {
-		t.Fatal(err)
-	}
-	err = e.MapDMA(list[4].Memory, list[4].IOVA, vfio.DMARead)
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("one more: %v", err)
-	}
-	t.Log(err)
 }
 
 // TestSharedGroup opens both functions of a group: one address space, each with
@@ -192,10 +152,7 @@ func TestSharedGroup(t *testing.T) {
 	bind(t, g, "vfio-pci")
 	first, second := openEdu(t, f), openEdu(t, g)
 	for _, e := range []*edu{first, second} {
-		ranges, err := e.IOVARanges()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ranges := must.Get(e.IOVARanges())(t)
 		t.Logf("%s has IOVAs %#x", e.Info().Address, ranges)
 	}
 	// edu sends 28 bits only: the first function's part begins there, the
@@ -209,12 +166,8 @@ func TestSharedGroup(t *testing.T) {
 		t.Errorf("the same IOVA for the other function: %v", err)
 	}
 	t.Log(err)
-	if err := second.UnmapDMA(iova, mem.Size()); !errors.Is(err, vfio.ErrNotMapped) {
-		t.Errorf("the other function unmaps: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	should.Fail(t, second.UnmapDMA(iova, mem.Size()), vfio.ErrNotMapped, "the other function unmaps")
+	must.OK(t, second.Close())
 	clear(mem.Bytes())
 	first.store(iova, 128)
 	if !all(mem.Bytes()[:128], 0x77) {

@@ -10,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 )
@@ -46,22 +48,11 @@ func addressOf(function string) string { return "pci:" + function + "?backend=" 
 // the test, and nothing may be left open then.
 func open(t *testing.T, function string) *kernel.Device {
 	t.Helper()
-	return openWith(t, function, "")
-}
-
-// openWith is open with more options, each after an ampersand.
-func openWith(t *testing.T, function, more string) *kernel.Device {
-	t.Helper()
 	checkFiles(t)
 	bind(t, function, "vfio-pci")
-	d, err := vfio.Open(context.Background(), addressOf(function)+more)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(vfio.Open(context.Background(), addressOf(function)))(t)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, d.Close())
 	})
 	return d.(*kernel.Device)
 }
@@ -71,9 +62,7 @@ func checkFiles(t *testing.T) {
 	t.Helper()
 	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if n := leaktest.Files(t); n != before {
-			t.Errorf("%d open files, %d before", n, before)
-		}
+		should.Be(t, leaktest.Files(t), before, "open files")
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // lateModules has what tests load themselves (see ci/vm/kernels).
@@ -22,9 +24,7 @@ func load(t *testing.T, name string) {
 	t.Helper()
 	for _, n := range append(needs[name], name) {
 		files, _ := filepath.Glob(lateModules + "/*-" + n + ".ko")
-		if len(files) != 1 {
-			t.Fatalf("modules for %s: %q", n, files)
-		}
+		must.Be(t, len(files), 1, "modules for %s: %q", n, files)
 		out, err := exec.Command("insmod", files[0]).CombinedOutput()
 		if err != nil && bytes.Contains(out, []byte("File exists")) {
 			continue

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -12,15 +14,10 @@ import (
 // huge pages, and nothing else is accepted.
 func TestPhysical(t *testing.T) {
 	e := openEdu(t, alone(t, eduID, false))
-	small, err := vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	defer small.Close()
 	if backend() != "noiommu" {
-		if _, err := e.PhysicalAddress(small); !errors.Is(err, vfio.ErrNotSupported) {
-			t.Errorf("physical address behind an IOMMU: %v", err)
-		}
+		should.Refuse(e.PhysicalAddress(small))(t, vfio.ErrNotSupported, "physical address behind an IOMMU")
 		return
 	}
 	if _, err := e.PhysicalAddress(small); !errors.Is(err, vfio.ErrNotSupported) || !strings.Contains(err.Error(), "huge") {
@@ -30,16 +27,11 @@ func TestPhysical(t *testing.T) {
 	}
 	mem, iova := e.alloc(4096)
 	t.Logf("%d bytes of huge pages at physical address %#x", mem.Size(), iova)
-	wrong, err := vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeRequire})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wrong := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeRequire}))(t)
 	defer wrong.Close()
 	if err := e.MapDMA(wrong, iova+1<<21, vfio.DMARead); err == nil {
 		// That may be where it is.
-		if at, perr := e.PhysicalAddress(wrong); perr != nil || at != iova+1<<21 {
-			t.Errorf("mapped at %#x what is at %#x", iova+1<<21, at)
-		}
+		should.Give(e.PhysicalAddress(wrong))(t, iova+1<<21, "mapped at what")
 	} else if !errors.Is(err, vfio.ErrIOVARange) {
 		t.Errorf("an address of our own choice: %v", err)
 	} else {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
@@ -21,9 +23,7 @@ func echo(t *testing.T, address string, more ...string) (stop func() echoed) {
 	cmd := exec.CommandContext(t.Context(), "trapeze", append([]string{"frames", "echo", "--json", "--device", address, "--ip", ourIP}, more...)...)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	var once sync.Once
 	end := func() (err error) {
 		once.Do(func() {
@@ -83,7 +83,7 @@ func (l *peer) waitEcho() {
 	waittest.Until(l.t, "an answer comes", func() bool { return l.pinged(1, "-W", "1") == 1 })
 }
 
-// TestPairEcho has the command answer Linux's ping, which sends the next request as soon as
+// TestPairEcho makes the command answer Linux's ping, which sends the next request as soon as
 // an answer comes.
 func TestPairEcho(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
@@ -94,9 +94,7 @@ func TestPairEcho(t *testing.T) {
 		stop := echo(t, addressOf(function))
 		l.waitEcho()
 		for _, size := range []string{"56", "1472"} {
-			if n := l.pinged(count, "-A", "-s", size); n != count {
-				t.Errorf("%d of %d requests of %s bytes were answered", n, count, size)
-			}
+			should.Be(t, l.pinged(count, "-A", "-s", size), count, "requests of %s bytes were answered", size)
 		}
 		if r := stop(); r.Answers.ARP == 0 || r.Answers.Echo < 2*count || r.Invalid+r.Dropped != 0 {
 			t.Errorf("reported %+v", r)
@@ -119,12 +117,8 @@ func TestPairAccessList(t *testing.T) {
 		stop := echo(t, "emu:?wire="+wire, "--image", "acl", "--map", fmt.Sprintf("rules:%x=%x", key, drop.Bytes()), "--show-map", "rules")
 		l.waitEcho()
 		const few = 100
-		if n := l.pinged(few, "-i", "0.01", "-W", "1", "-I", bad); n != 0 {
-			t.Errorf("%d of %d requests that are to be dropped were answered", n, few)
-		}
-		if n := l.pinged(count, "-A", "-I", theirIP); n != count {
-			t.Errorf("%d of %d requests were answered", n, count)
-		}
+		should.Be(t, l.pinged(few, "-i", "0.01", "-W", "1", "-I", bad), 0, "of %d requests that are to be dropped were answered", few)
+		should.Be(t, l.pinged(count, "-A", "-I", theirIP), count, "requests were answered")
 		r := stop()
 		if r.Answers.Echo < count || r.Dropped != 0 || len(r.Ports) != 1 || r.Ports[0].Program == nil || r.Ports[0].Program.Name != "acl" {
 			t.Fatalf("reported %+v", r)

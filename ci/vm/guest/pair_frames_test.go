@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -182,10 +183,7 @@ func drain(t *testing.T, port ethernet.Port, l *peer) {
 				t.Fatal(err)
 			}
 		}
-		n, err := q.Receive(frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(q.Receive(frames))(t)
 		found := false
 		for _, f := range frames[:n] {
 			found = found || string(q.Cache().Pool().Bytes(f)) == string(last)

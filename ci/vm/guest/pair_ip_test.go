@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
@@ -84,9 +86,7 @@ func answer(t *testing.T, p ethernet.Port, see func(f *ethernet.Frame, b []byte)
 // ping is tryPing that fails the test if not all requests are answered.
 func (l *peer) ping(address string, sizes []int) {
 	l.t.Helper()
-	if err := l.tryPing(address, sizes); err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, l.tryPing(address, sizes))
 }
 
 // tryPing sends echo requests with payloads of so many bytes, a few at a time, and compares
@@ -123,9 +123,7 @@ func (l *peer) tryPing(address string, sizes []int) error {
 		if again(err) {
 			continue
 		}
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		must.OK(l.t, err)
 		b := in[min(20, n):n]
 		if len(b) < 8 || b[0] != 0 || binary.BigEndian.Uint16(b[4:]) != identifier {
 			continue
@@ -216,9 +214,7 @@ func TestPairVLAN(t *testing.T) {
 			copy(b, to[:])
 			copy(b[6:], l.mac[:])
 			copy(b[12:], []byte{0x81, 0, 0, 6, 0x88, 0xb5})
-			if _, err := unix.Write(fd, b); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(unix.Write(fd, b))(t)
 		}
 		other()
 		l.ping("10.7.5.1", sequence(1472, 32))
@@ -233,15 +229,11 @@ func TestPairVLAN(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		other()
 		l.ping("10.7.5.1", sequence(1472, 256))
 		l.ping(ourIP, []int{100})
-		if count(6) != 1 {
-			t.Errorf("frames by VLAN after filtering: %v", seen)
-		}
+		should.Be(t, count(6), 1, "frames by VLAN after filtering: %v", seen)
 	}
 	eachPair(t, func(t *testing.T, p pair) {
 		t.Run("tags in frames", func(t *testing.T) { test(t, p, 0) })
@@ -290,7 +282,7 @@ func pseudo(p []byte) []byte {
 	return append(append([]byte(nil), p[12:20]...), 0, p[9], p[24], p[25])
 }
 
-// TestPairSums has both sides send right and wrong checksums. The 82576 judges them; virtio
+// TestPairSums makes both sides send right and wrong checksums. The 82576 judges them; virtio
 // leaves that to who receives, but what Linux sends must have its sums.
 func TestPairSums(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
@@ -312,9 +304,7 @@ func TestPairSums(t *testing.T) {
 				if err == nil && n == 0 {
 					err = q.Wait(ctx)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if n == 0 {
 					continue
 				}
@@ -343,34 +333,24 @@ func TestPairSums(t *testing.T) {
 			if tt.change >= 0 {
 				b[tt.change] ^= 0x10
 			}
-			if _, err := unix.Write(fd, b); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(unix.Write(fd, b))(t)
 			got, right := next()
-			if right != (tt.change < 0) {
-				t.Errorf("%s: the sums are right: %v", tt.name, right)
-			}
+			should.Be(t, right, tt.change < 0, "%s: the sums are right", tt.name)
 			if !igb {
 				tt.want = 0
 			}
-			if got != tt.want {
-				t.Errorf("%s: verdict %#x, want %#x", tt.name, got, tt.want)
-			}
+			should.Be(t, got, tt.want, "%s: verdict", tt.name)
 		}
 		// Linux leaves the sum to its own NIC.
 		s := l.socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-		if err := unix.Sendto(s, payload, 0, &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(ourIP).As4()}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Sendto(s, payload, 0, &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(ourIP).As4()}))
 		if _, right := next(); !right {
 			t.Error("what Linux sends has a wrong sum")
 		}
 
 		// To Linux, which counts what it drops.
 		in := l.socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-		if err := unix.Bind(in, &unix.SockaddrInet4{Port: 77}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Bind(in, &unix.SockaddrInet4{Port: 77}))
 		received := func(b []byte, change func(*ethernet.Frame)) bool {
 			frames := make([]ethernet.Frame, 1)
 			q.Cache().Alloc(frames)
@@ -380,9 +360,7 @@ func TestPairSums(t *testing.T) {
 				change(&frames[0])
 			}
 			before := l.badSums()
-			if n, err := q.Send(frames); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
+			must.Give(q.Send(frames))(t, 1)
 			got, come := make([]byte, 2048), false
 			waittest.Until(t, "Linux has taken or dropped it", func() bool {
 				n, err := unix.Read(in, got)
@@ -428,7 +406,7 @@ func (l *peer) badSums() (n int) {
 	return n
 }
 
-// TestPairSpread has Linux send many flows, which four queues share: each flow is in one.
+// TestPairSpread makes Linux send many flows, which four queues share: each flow is in one.
 func TestPairSpread(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		p.onlyIGB(t) // a hub's virtio has one queue
@@ -456,13 +434,9 @@ func TestPairSpread(t *testing.T) {
 		}
 		for i := range flows {
 			fd := l.socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-			if err := unix.Bind(fd, &unix.SockaddrInet4{Port: 2000 + i}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Bind(fd, &unix.SockaddrInet4{Port: 2000 + i}))
 			for range each {
-				if err := unix.Sendto(fd, []byte("flow"), 0, &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(ourIP).As4()}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, unix.Sendto(fd, []byte("flow"), 0, &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(ourIP).As4()}))
 			}
 		}
 		waittest.Until(t, "all frames come", func() bool {
@@ -472,9 +446,7 @@ func TestPairSpread(t *testing.T) {
 		})
 		used := map[int]int{}
 		for from, by := range got {
-			if len(by) != 1 {
-				t.Errorf("the flow from port %d is in queues %v", from, by)
-			}
+			should.Be(t, len(by), 1, "the flow from port %d is in queues %v", from, by)
 			for queue := range by {
 				used[queue]++
 			}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
@@ -37,7 +38,7 @@ type peer struct {
 	pid       string
 }
 
-// linux has Linux drive the other NIC of a pair.
+// linux makes Linux drive the other NIC of a pair.
 func (p pair) linux(t *testing.T) *peer {
 	t.Helper()
 	list := find(t, p.theirID)
@@ -52,7 +53,7 @@ func (p pair) linux(t *testing.T) *peer {
 	return newPeer(t, list[p.theirN], p.driver)
 }
 
-// newPeer has a driver of Linux's drive a function, with an address and its link up.
+// newPeer makes a driver of Linux's drive a function, with an address and its link up.
 func newPeer(t *testing.T, function, driver string) *peer {
 	t.Helper()
 	bind(t, function, driver)
@@ -68,16 +69,11 @@ func newPeer(t *testing.T, function, driver string) *peer {
 		}
 		return len(list) > 0
 	})
-	i, err := net.InterfaceByName(l.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(net.InterfaceByName(l.name))(t)
 	l.index, l.mac = i.Index, ethernet.MAC(i.HardwareAddr)
 	keeper := exec.Command("sleep", "1000000")
 	keeper.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
-	if err := keeper.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, keeper.Start())
 	t.Cleanup(func() {
 		// Else Linux gives the interface back in its own time.
 		_ = exec.Command("nsenter", "-t", l.pid, "-n", "ip", "link", "set", l.name, "netns", "1").Run()
@@ -86,9 +82,7 @@ func newPeer(t *testing.T, function, driver string) *peer {
 		_ = keeper.Wait()
 	})
 	l.pid = strconv.Itoa(keeper.Process.Pid)
-	if l.namespace, err = os.Open("/proc/" + l.pid + "/ns/net"); err != nil {
-		t.Fatal(err)
-	}
+	l.namespace = must.Get(os.Open("/proc/" + l.pid + "/ns/net"))(t)
 	l.command("ip", "link", "set", l.name, "netns", l.pid)
 	// Frames that nobody asked for.
 	l.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
@@ -148,7 +142,7 @@ func (l *peer) run(args ...string) string {
 	return l.command(append([]string{"nsenter", "-t", l.pid, "-n"}, args...)...)
 }
 
-// knows has Linux know the address of ours, so that it does not ask.
+// knows makes Linux know the address of ours, so that it does not ask.
 func (l *peer) knows(ours ethernet.MAC) {
 	l.t.Helper()
 	l.run("arp", "-i", l.name, "-s", ourIP, ours.String())
@@ -178,11 +172,9 @@ func (l *peer) socket(domain, kind, protocol int) int {
 	l.t.Cleanup(func() { unix.Close(r.fd) })
 	// Nobody waits for ever, and receive buffers hold all that is under way.
 	limit := unix.NsecToTimeval((100 * time.Millisecond).Nanoseconds())
-	if err := errors.Join(unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+	must.OK(l.t, errors.Join(unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
 		unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
-		unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)); err != nil {
-		l.t.Fatal(err)
-	}
+		unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)))
 	return r.fd
 }
 
@@ -191,9 +183,7 @@ func (l *peer) packets(etherType uint16) int {
 	l.t.Helper()
 	protocol := etherType<<8 | etherType>>8 // in network order
 	fd := l.socket(unix.AF_PACKET, unix.SOCK_RAW, int(protocol))
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: l.index}); err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: l.index}))
 	return fd
 }
 

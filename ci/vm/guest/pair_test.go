@@ -1,12 +1,24 @@
 package guest
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -89,45 +101,24 @@ func openOurs(t *testing.T, function string, c ethernet.Options) ethernet.Port {
 	if c.Pool == nil {
 		c.Pool = pagePool(t)
 	}
-	t.Cleanup(func() {
-		if n, want := c.Pool.Free(), c.Pool.Options().Buffers; n != want {
-			t.Errorf("%d of %d buffers are back", n, want)
-		}
-	})
 	if c.ReceiveDescriptors == 0 {
 		c.ReceiveDescriptors, c.SendDescriptors = 256, 256
 	}
 	c.Interrupts = true
 	port := openPort(t, function, c)
-	if _, err := ethernet.WaitLink(within(t), port); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ethernet.WaitLink(within(t), port))(t)
 	return port
 }
 
 // pagePool makes a pool of which each buffer is in one page: see newPool.
 func pagePool(t *testing.T) *ethernet.Pool {
-	return poolOf(t, ethernet.PoolOptions{Buffers: 2048, Headroom: 64, Size: 4096 - 64})
+	return porttest.NewPool(t, ethernet.PoolOptions{Buffers: 2048, Headroom: 64, Size: 4096 - 64})
 }
 
 // jumboPool makes a pool for frames of 9000 bytes, which lie in huge pages.
 func jumboPool(t *testing.T) *ethernet.Pool {
-	return poolOf(t, ethernet.PoolOptions{Buffers: 512, Headroom: 64, Size: 9216,
+	return porttest.NewPool(t, ethernet.PoolOptions{Buffers: 512, Headroom: 64, Size: 9216,
 		MemoryOptions: vfio.MemoryOptions{Huge: vfio.HugeRequire}})
-}
-
-func poolOf(t *testing.T, c ethernet.PoolOptions) *ethernet.Pool {
-	t.Helper()
-	pool, err := ethernet.NewPool(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return pool
 }
 
 // worker uses a queue of a port in a goroutine.
@@ -191,4 +182,116 @@ func serve(ctx context.Context, q ethernet.Queue, step func(f *ethernet.Frame, b
 		}
 	}
 	return ctx.Err()
+}
+
+// TestPairVirtual has Linux's igb on the physical function and ours on a virtual one. It
+// talks to the other NIC over the hub, and to another virtual function that Linux's igbvf
+// drives over the switch in the NIC.
+func TestPairVirtual(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		p.onlyIGB(t)
+		eventfd(t) // has the runtime open what it keeps
+		checkFiles(t)
+		pf := p.ours(t)
+		vfs := virtualOfLinux(t, pf, 2)
+		talk := func(t *testing.T, l *peer) {
+			port := openOurs(t, vfs[0], ethernet.Options{})
+			if in, out := exchange(t, port, l, 3000); in+out > 0 {
+				t.Errorf("lost %d and %d; counted %+v, %+v", in, out, port.Stats(), port.Stats().Device)
+			}
+			answer(t, port, nil)
+			l.ping(ourIP, sequence(1472, 16))
+		}
+		t.Run("over the hub", func(t *testing.T) { talk(t, p.linux(t)) })
+		t.Run("beside igbvf", func(t *testing.T) {
+			load(t, "igbvf")
+			talk(t, newPeer(t, vfs[1], "igbvf"))
+		})
+	})
+}
+
+// TestPairTCP: Linux fetches a file over our TCP/IP on our NIC, and our TCP/IP fetches it from Linux.
+func TestPairTCP(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		l := p.linux(t)
+		function := p.ours(t)
+		bind(t, function, "vfio-pci")
+		folder := t.TempDir()
+		want := make([]byte, 2<<20)
+		_, _ = rand.Read(want)
+		must.OK(t, os.WriteFile(filepath.Join(folder, "file"), want, 0o600))
+		ours := func(args ...string) *exec.Cmd {
+			c := exec.CommandContext(t.Context(), "trapeze-ip", append(args, "--device", "pci:"+function, "--address", ourIP+"/24")...)
+			c.Env = append(os.Environ(), "TRAPEZE_TELEMETRY=off") // the guest has no /run
+			return c
+		}
+		serving := ours("serve", folder)
+		said := must.Get(serving.StderrPipe())(t)
+		must.OK(t, serving.Start())
+		lines := bufio.NewReader(said)
+		if line, err := lines.ReadString('\n'); !strings.HasPrefix(line, "serving") {
+			t.Fatal(line, err)
+		}
+		go func() { _, _ = io.Copy(os.Stderr, lines) }()
+		got := filepath.Join(t.TempDir(), "got")
+		l.run("wget", "-q", "-O", got, "http://"+ourIP+"/file")
+		if b, err := os.ReadFile(got); err != nil || !bytes.Equal(b, want) {
+			t.Errorf("Linux has %d bytes of %d, %v", len(b), len(want), err)
+		}
+		_ = serving.Process.Signal(os.Interrupt)
+		should.OK(t, serving.Wait())
+		theirs := exec.Command("nsenter", "-t", l.pid, "-n", "httpd", "-f", "-p", "80", "-h", folder)
+		must.OK(t, theirs.Start())
+		defer func() { _, _ = theirs.Process.Kill(), theirs.Wait() }()
+		b, err := ours("get", "http://"+theirIP+"/file").Output()
+		if err != nil || !bytes.Equal(b, want) {
+			t.Errorf("our end has %d bytes of %d, %v", len(b), len(want), err)
+		}
+	})
+}
+
+// surround fills memory and gives every other page back, so that what is allocated next
+// comes to lie between pages of it. check says where they are not as they were.
+func surround(t *testing.T, size int) (check func()) {
+	t.Helper()
+	b := must.Get(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
+	t.Cleanup(func() {
+		should.OK(t, unix.Munmap(b))
+	})
+	_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE) // a kernel without huge pages refuses it
+	page := os.Getpagesize()
+	filled := bytes.Repeat([]byte{0xa5}, page)
+	for at := 0; at < size; at += page {
+		copy(b[at:], filled)
+	}
+	for at := page; at < size; at += 2 * page {
+		must.OK(t, unix.Madvise(b[at:at+page], unix.MADV_DONTNEED))
+	}
+	return func() {
+		t.Helper()
+		for at := 0; at < size; at += 2 * page {
+			p := b[at : at+page]
+			if bytes.Equal(p, filled) {
+				continue
+			}
+			first := 0
+			for p[first] == filled[first] {
+				first++
+			}
+			t.Errorf("page %d of what the NIC was not given: % x at %#x", at/page, p[first:min(first+16, page)], first)
+		}
+	}
+}
+
+// TestPairMemory: a NIC writes to what it was given, and not to the pages beside that, even
+// where the NIC's own idea of memory beyond a page is wrong (see virtqueue.Options.Layout).
+func TestPairMemory(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		l := p.linux(t)
+		check := surround(t, 32<<20)
+		port := p.open(t, ethernet.Options{})
+		flows(t, port, l)
+		should.OK(t, port.Close())
+		check()
+	})
 }

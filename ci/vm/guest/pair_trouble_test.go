@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
@@ -18,7 +20,7 @@ import (
 // floodType is the EtherType of frames that are not counted.
 const floodType = 0x88b6
 
-// flood has Linux send frames as fast as it can, until it is stopped, and waits then until all
+// flood makes Linux send frames as fast as it can, until it is stopped, and waits then until all
 // have gone.
 func (l *peer) flood(to ethernet.MAC) (stop func()) {
 	l.t.Helper()
@@ -78,17 +80,12 @@ func TestPairFlaps(t *testing.T) {
 		if p.name == "packed" {
 			// QEMU 11.1 counts frames that it drops of a packed ring without link as used
 			// twice, until it wants to be reset: nothing is sent here meanwhile.
-			if err := w.end(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.end())
 			w = work(t, port.Queue(0), func(*ethernet.Frame, []byte) bool { n.Add(1); return false })
 		}
 		t.Cleanup(func() { monitor("set_link " + p.cable + " on") })
 		isUp := func() bool {
-			link, err := port.Link()
-			if err != nil {
-				t.Fatal(err)
-			}
+			link := must.Get(port.Link())(t)
 			return link.Up
 		}
 		for range 3 {
@@ -109,9 +106,7 @@ func TestPairFlaps(t *testing.T) {
 		monitor("set_link " + p.end + " on")
 		waittest.Until(t, "Linux's link comes up", l.isUp)
 		waittest.Until(t, "the link comes up", isUp)
-		if err := w.end(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.end())
 		flows(t, port, l)
 		if c := port.Stats(); c.Restarts != 0 || c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended != 0 {
 			t.Errorf("counted %+v", c)
@@ -128,18 +123,12 @@ func TestPairReset(t *testing.T) {
 		w, n := loop(t, port, l)
 		for range 5 {
 			more(t, "frames come", n, 100)
-			if err := port.Restart(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, port.Restart(within(t)))
 		}
 		more(t, "frames come", n, 100)
 		stop()
-		if err := w.end(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ethernet.WaitLink(within(t), port); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.end())
+		must.Get(ethernet.WaitLink(within(t), port))(t)
 		before := port.Stats()
 		flows(t, port, l)
 		c := port.Stats()
@@ -180,9 +169,7 @@ func goes(t *testing.T, port ethernet.Port, w *worker) {
 	if c := port.Stats(); c.Queues[0].ReceivedFrames == 0 || c.Device != nil {
 		t.Errorf("counted %+v", c)
 	}
-	if err := port.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, port.Close())
 }
 
 // anew calls add until our NIC is there again, and has it work.
@@ -266,15 +253,9 @@ type portSlot struct {
 // slotOf returns the slot that a function is in.
 func slotOf(t *testing.T, function string) portSlot {
 	t.Helper()
-	target, err := os.Readlink(filepath.Join(pciDevices, function))
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(os.Readlink(filepath.Join(pciDevices, function)))(t)
 	name := filepath.Join(pciDevices, filepath.Base(filepath.Dir(target)), "config")
-	space, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	space := must.Get(os.ReadFile(name))(t)
 	at := int(space[0x34])
 	for range 48 {
 		if at == 0 || space[at] == 0x10 {
@@ -287,12 +268,7 @@ func slotOf(t *testing.T, function string) portSlot {
 
 func (s portSlot) set(t *testing.T, value uint16) {
 	t.Helper()
-	f, err := os.OpenFile(s.name, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(s.name, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(binary.LittleEndian.AppendUint16(nil, value), s.at); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteAt(binary.LittleEndian.AppendUint16(nil, value), s.at))(t)
 }

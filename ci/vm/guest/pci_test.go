@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 const pciDevices = "/sys/bus/pci/devices"
@@ -33,10 +35,7 @@ func attribute(function, name string) string {
 // find lists functions by vendor and device, sorted.
 func find(t *testing.T, id string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(pciDevices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(pciDevices))(t)
 	var list []string
 	for _, e := range entries {
 		if attribute(e.Name(), "vendor")+" "+attribute(e.Name(), "device") == id {
@@ -56,11 +55,7 @@ func link(function, name string) string {
 
 func group(t *testing.T, function string) int {
 	t.Helper()
-	n, err := strconv.Atoi(link(function, "iommu_group"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return must.Get(strconv.Atoi(link(function, "iommu_group")))(t)
 }
 
 // alone returns a function of that kind that has an IOMMU group of its own; on
@@ -85,9 +80,7 @@ func groupMembers(t *testing.T, function string) []string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return []string{function}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var list []string
 	for _, e := range entries {
 		if !strings.HasPrefix(attribute(e.Name(), "class"), "0x0604") {
@@ -126,23 +119,6 @@ func nodeOf(function string) string {
 	return node
 }
 
-// apart returns two functions of that kind on one bus behind a port that have
-// groups of their own.
-func apart(t *testing.T, id string) (string, string) {
-	t.Helper()
-	const bus = len("0000:01")
-	all := find(t, id)
-	for i, f := range all {
-		for _, g := range all[i+1:] {
-			if f[:bus] == g[:bus] && f[:bus] != "0000:00" && len(groupMembers(t, f)) == 1 {
-				return f, g
-			}
-		}
-	}
-	t.Fatalf("no two functions %s on one bus and in two groups", id)
-	return "", ""
-}
-
 func write(t *testing.T, value string, path ...string) {
 	t.Helper()
 	name := filepath.Join(path...)
@@ -175,9 +151,7 @@ func bind(t *testing.T, function, driver string) {
 	if driver == "" {
 		return
 	}
-	if got := link(function, "driver"); got != driver {
-		t.Fatalf("%s has driver %q, not %q", function, got, driver)
-	}
+	must.Be(t, link(function, "driver"), driver, "%s has driver", function)
 	// The nodes are made by the kernel's own thread.
 	time.Sleep(10 * time.Millisecond)
 }

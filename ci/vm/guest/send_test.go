@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // The tests in this file send files out of the guest, over NICs that are not ours, with the
@@ -20,13 +22,11 @@ func cable(t *testing.T, i int) (file, function string) {
 		t.Skip("no cables lead out of this guest")
 	}
 	igbs := find(t, igbID)
-	if len(igbs) != 2 {
-		t.Fatalf("NICs %q", igbs)
-	}
+	must.Be(t, len(igbs), 2, "NICs %q", igbs)
 	return filepath.Join(dir, string(rune('0'+i))), igbs[i]
 }
 
-// sendFile has the command send a file.
+// sendFile makes the command send a file.
 func sendFile(t *testing.T, file, address string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "trapeze", "send", "--json", "--timeout", "2m", "--device", address, file).CombinedOutput()
@@ -54,17 +54,7 @@ func TestSendVirtual(t *testing.T) {
 	// Only what this test says goes to the kernel's driver.
 	write(t, "0", "/sys/bus/pci/drivers_autoprobe")
 	t.Cleanup(func() { write(t, "1", "/sys/bus/pci/drivers_autoprobe") })
-	load(t, "igb")
-	bind(t, pf, "igb")
-	t.Cleanup(func() { bind(t, pf, "none") })
-	up(t, pf)
-	write(t, "0", pciDevices, pf, "sriov_drivers_autoprobe")
-	write(t, "1", pciDevices, pf, "sriov_numvfs")
-	t.Cleanup(func() { write(t, "0", pciDevices, pf, "sriov_numvfs") })
-	vfs := find(t, igbVFID)
-	if len(vfs) != 1 {
-		t.Fatalf("virtual functions %q", vfs)
-	}
+	vfs := virtualOfLinux(t, pf, 1)
 	bind(t, vfs[0], "vfio-pci")
 	sendFile(t, file, "eth:pci:"+vfs[0])
 }

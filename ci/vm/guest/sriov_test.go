@@ -4,12 +4,36 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
+
+// virtual makes an igb make n virtual functions until the test ends, and returns them.
+func virtual(t *testing.T, pf string, n int) []string {
+	t.Helper()
+	write(t, strconv.Itoa(n), pciDevices, pf, "sriov_numvfs")
+	t.Cleanup(func() { write(t, "0", pciDevices, pf, "sriov_numvfs") })
+	vfs := find(t, igbVFID)
+	must.Be(t, len(vfs), n, "virtual functions %q", vfs)
+	return vfs
+}
+
+// virtualOfLinux is virtual while the kernel's igb has the physical function. The virtual ones have no driver.
+func virtualOfLinux(t *testing.T, pf string, n int) []string {
+	t.Helper()
+	load(t, "igb")
+	bind(t, pf, "igb")
+	t.Cleanup(func() { bind(t, pf, "none") })
+	up(t, pf)
+	write(t, "0", pciDevices, pf, "sriov_drivers_autoprobe")
+	return virtual(t, pf, n)
+}
 
 // TestToken: a virtual function of a NIC that vfio-pci holds can be opened with
 // the token of its parent only.
@@ -25,21 +49,11 @@ func TestToken(t *testing.T) {
 	write(t, "Y", parameter)
 	t.Cleanup(func() { write(t, "N", parameter) })
 	parent, err := vfio.Open(within(t), addressOf(pf)+token) // which is what sets it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
-		if err := parent.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, parent.Close())
 	})
-	write(t, "1", pciDevices, pf, "sriov_numvfs")
-	t.Cleanup(func() { write(t, "0", pciDevices, pf, "sriov_numvfs") })
-	vfs := find(t, igbVFID)
-	if len(vfs) != 1 {
-		t.Fatalf("virtual functions %q", vfs)
-	}
-	vf := vfs[0]
+	vf := virtual(t, pf, 1)[0]
 	bind(t, vf, "vfio-pci")
 	for _, bad := range []string{"", wrong} {
 		d, err := vfio.Open(within(t), addressOf(vf)+bad)
@@ -52,22 +66,14 @@ func TestToken(t *testing.T) {
 			t.Log(err)
 		}
 	}
-	d, err := vfio.Open(within(t), addressOf(vf)+token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(vfio.Open(within(t), addressOf(vf)+token))(t)
 	defer d.Close()
 	irq, err := d.IRQ(vfio.IRQINTx)
 	if err != nil || irq.Count != 0 {
 		t.Errorf("INTx of a virtual function: %+v, %v", irq, err)
 	}
-	if err := d.Reset(within(t)); err != nil {
-		t.Error(err)
-	}
-	config, err := vfio.ReadConfig(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	should.OK(t, d.Reset(within(t)))
+	config := must.Get(vfio.ReadConfig(d))(t)
 	t.Logf("%04x:%04x opened with the token of its parent, reset, INTx %+v", config.Vendor, config.Device, irq)
 }
 
@@ -81,8 +87,6 @@ func TestTokenForNothing(t *testing.T) {
 		d.Close()
 		t.Fatal("opened with a token")
 	}
-	if !errors.Is(err, unix.EINVAL) {
-		t.Error(err)
-	}
+	should.Fail(t, err, unix.EINVAL)
 	t.Log(err)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -27,9 +28,7 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("health %+v, %v", h, err)
 		}
 		first, err := n.Clock()
-		if err != nil {
-			t.Error(err)
-		}
+		should.OK(t, err)
 		if second, err := n.Clock(); err != nil || second < first {
 			t.Errorf("clock %v, then %v, %v", first, second, err)
 		}
@@ -70,9 +69,7 @@ func TestVIA(t *testing.T) {
 			}
 			out, err := exec.CommandContext(ctx, trapeze, args...).CombinedOutput()
 			t.Logf("%s", out)
-			if err != nil {
-				t.Error(err)
-			}
+			should.OK(t, err)
 		})
 	}
 }

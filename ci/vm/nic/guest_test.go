@@ -12,15 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/kernel"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// TestEnumerated has the guest's own tools and ours see the NICs.
+// TestEnumerated makes the guest's own tools and ours see the NICs.
 func TestEnumerated(t *testing.T) {
 	out, err := exec.Command("lspci", "-nn", "-d", fmt.Sprintf("%04x:%04x", datasheet.PCIVendorID, datasheet.PCIDeviceID), "-vv").CombinedOutput()
 	if err != nil {
@@ -36,9 +37,7 @@ func TestEnumerated(t *testing.T) {
 			Address, Driver string
 		}
 	}
-	if err := command(&list, "list"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, command(&list, "list"))
 	ours := 0
 	for _, f := range list.Functions {
 		if f.Driver == "vfio-pci" && strings.HasPrefix(f.Address, "pci:") {
@@ -50,12 +49,8 @@ func TestEnumerated(t *testing.T) {
 	}
 	a, _ := two(t)
 	var info struct{ Backend, PCI string }
-	if err := command(&info, "info", "--device", a); err != nil {
-		t.Fatal(err)
-	}
-	if info.Backend != backend() {
-		t.Errorf("info says %+v", info)
-	}
+	must.OK(t, command(&info, "info", "--device", a))
+	should.Be(t, info.Backend, backend(), "info says %+v", info)
 }
 
 // TestFileTransfer sends a file from one NIC to the other, by two processes.
@@ -67,9 +62,7 @@ func TestFileTransfer(t *testing.T) {
 	var complaints bytes.Buffer
 	recv := exec.CommandContext(ctx, trapeze, "recv", "--device", a, "--output", out)
 	recv.Stderr = &complaints
-	if err := recv.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, recv.Start())
 	var sent struct {
 		Bytes  int64
 		SHA256 string
@@ -79,14 +72,8 @@ func TestFileTransfer(t *testing.T) {
 	if werr := recv.Wait(); err != nil || werr != nil {
 		t.Fatalf("send: %v; recv: %v %s", err, werr, complaints.Bytes())
 	}
-	want, err := os.ReadFile(trapeze)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(trapeze))(t)
+	got := must.Get(os.ReadFile(out))(t)
 	if !bytes.Equal(got, want) || sent.Bytes != int64(len(want)) {
 		t.Errorf("%d bytes arrived of %d", len(got), len(want))
 	}
@@ -97,20 +84,14 @@ func TestFileTransfer(t *testing.T) {
 func exchange(t *testing.T, x, y *conform.End, message string) error {
 	t.Helper()
 	ctx := conform.Context(t)
-	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)))
 	copy(x.Memory.Bytes(), message)
-	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(message))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(message))))
 	d, err := y.VI.RecvWait(ctx)
 	if err != nil {
 		return err
 	}
-	if got := string(y.Memory.Bytes()[:d.Length()]); got != message {
-		t.Errorf("received %q, sent %q", got, message)
-	}
+	should.Be(t, string(y.Memory.Bytes()[:d.Length()]), message)
 	_, err = x.VI.SendWait(ctx)
 	return err
 }
@@ -118,10 +99,7 @@ func exchange(t *testing.T, x, y *conform.End, message string) error {
 // provide puts package via on a driver.
 func provide(t *testing.T, n *driver.NIC) *via.NIC {
 	t.Helper()
-	nic, err := via.New(t.Context(), n, via.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(via.New(t.Context(), n, via.Options{}))(t)
 	t.Cleanup(func() { _ = nic.Close() })
 	return nic
 }
@@ -133,29 +111,18 @@ func TestInterrupts(t *testing.T) {
 	x, y := p.Connect(conform.Setup{})
 	const messages = 20
 	for range messages {
-		if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)))
 		woken := make(chan error, 1)
 		go func() {
 			_, err := y.VI.RecvWait(conform.Context(t))
 			woken <- err
 		}()
 		time.Sleep(20 * time.Millisecond) // it sleeps by now
-		if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-woken; err != nil {
-			t.Fatal(err)
-		}
-		if _, err := x.VI.SendWait(conform.Context(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+		must.OK(t, <-woken)
+		must.Get(x.VI.SendWait(conform.Context(t)))(t)
 	}
-	counters, err := b.Counters()
-	if err != nil {
-		t.Fatal(err)
-	}
+	counters := must.Get(b.Counters())(t)
 	t.Logf("%d interrupts for %d messages", counters["interrupts"], messages)
 	if counters["interrupts"] < messages {
 		t.Error("not every message has raised one")
@@ -173,7 +140,7 @@ func (r *recorded) MapDMA(m *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	return r.Device.MapDMA(m, iova, flags)
 }
 
-// TestIOMMUFault has a NIC use memory that was taken out of the IOMMU behind the
+// TestIOMMUFault makes a NIC use memory that was taken out of the IOMMU behind the
 // driver's back: the descriptor says so, and nothing else suffers.
 func TestIOMMUFault(t *testing.T) {
 	if backend() == "noiommu" {
@@ -181,40 +148,23 @@ func TestIOMMUFault(t *testing.T) {
 	}
 	address, peer := two(t)
 	r := &recorded{Device: openDevice(t, address)}
-	n, err := driver.New(t.Context(), r, driver.Options{CommandTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := driver.Open(t.Context(), peer, driver.Options{CommandTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(driver.New(t.Context(), r, driver.Options{CommandTimeout: timeout}))(t)
+	other := must.Get(driver.Open(t.Context(), peer, driver.Options{CommandTimeout: timeout}))(t)
 	p := conform.NewWorld(t, provide(t, n), provide(t, other))
 	x, y := p.Connect(conform.Setup{})
 	bystander, peerOf := p.Connect(conform.Setup{})
 
 	const size = 4 << 20 // so large that it is a mapping of its own
-	mem, err := x.NIC.Alloc(t.Context(), size, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := must.Get(x.NIC.Alloc(t.Context(), size, via.MemoryAttributes{}))(t)
 	if r.size < size {
 		t.Fatalf("the mapping made last has %d bytes", r.size)
 	}
-	if err := r.Device.UnmapDMA(r.iova, r.size); err != nil {
-		t.Fatal(err)
-	}
-	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Device.UnmapDMA(r.iova, r.size))
+	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)))
 	d := x.Send[0]
 	d.Prepare()
-	if err := mem.AddTo(d, 0, 1000); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.VI.PostSend(d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, mem.AddTo(d, 0, 1000))
+	must.OK(t, x.VI.PostSend(d))
 	got, err := x.VI.SendWait(conform.Context(t))
 	var status *via.StatusError
 	if got != d || !errors.As(err, &status) || status.Status&datasheet.StatusProtectionError == 0 {
@@ -232,41 +182,21 @@ func TestIOMMUFault(t *testing.T) {
 	}
 }
 
-// TestResets resets the function, and its bus, and drives the NIC afterwards.
-func TestResets(t *testing.T) {
+// TestReset resets the function, and drives the NIC afterwards.
+func TestReset(t *testing.T) {
 	address, peer := two(t)
-	other, err := driver.Open(t.Context(), peer, driver.Options{CommandTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(driver.Open(t.Context(), peer, driver.Options{CommandTimeout: timeout}))(t)
 	b := provide(t, other)
-	for name, reset := range map[string]func(*kernel.Device) error{
-		"function reset": func(d *kernel.Device) error { return d.Reset(t.Context()) },
-		"hot reset":      func(d *kernel.Device) error { return d.HotReset(t.Context()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := openDevice(t, address)
-			if err := reset(d); err != nil {
-				t.Fatal(err)
-			}
-			n, err := driver.New(t.Context(), d, driver.Options{CommandTimeout: timeout})
-			if err != nil {
-				t.Fatal(err)
-			}
-			x, y := conform.NewWorld(t, provide(t, n), b).Connect(conform.Setup{})
-			if err := exchange(t, x, y, "after the reset"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	d := openDevice(t, address)
+	must.OK(t, d.Reset(t.Context()))
+	n := must.Get(driver.New(t.Context(), d, driver.Options{CommandTimeout: timeout}))(t)
+	x, y := conform.NewWorld(t, provide(t, n), b).Connect(conform.Setup{})
+	should.OK(t, exchange(t, x, y, "after the reset"))
 }
 
 // TestUnbind gives a NIC back to the kernel with our tool, and takes it again.
 func TestUnbind(t *testing.T) {
-	list, err := functions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(functions())(t)
 	driverOf := func() string {
 		target, err := os.Readlink(filepath.Join("/sys/bus/pci/devices", list[0], "driver"))
 		if err != nil {
@@ -274,19 +204,11 @@ func TestUnbind(t *testing.T) {
 		}
 		return filepath.Base(target)
 	}
-	if err := command(nil, "unbind", list[0]); err != nil {
-		t.Fatal(err)
-	}
-	if d := driverOf(); d != "" {
-		t.Errorf("after unbinding the driver is %q", d)
-	}
+	must.OK(t, command(nil, "unbind", list[0]))
+	should.Be(t, driverOf(), "", "after unbinding the driver")
 	if err := command(nil, "info", "--device", "pci:"+list[0]+"?backend="+backend()); err == nil {
 		t.Error("a NIC without a driver was opened")
 	}
-	if err := command(nil, "bind", list[0]); err != nil {
-		t.Fatal(err)
-	}
-	if d := driverOf(); d != "vfio-pci" {
-		t.Errorf("after binding the driver is %q", d)
-	}
+	must.OK(t, command(nil, "bind", list[0]))
+	should.Be(t, driverOf(), "vfio-pci", "after binding the driver")
 }

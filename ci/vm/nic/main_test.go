@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -106,10 +107,7 @@ func two(t testing.TB) (a, b string) {
 // openDevice opens a NIC without its driver.
 func openDevice(t *testing.T, address string) *kernel.Device {
 	t.Helper()
-	d, err := vfio.Open(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(vfio.Open(t.Context(), address))(t)
 	t.Cleanup(func() { _ = d.Close() })
 	return d.(*kernel.Device)
 }
@@ -119,10 +117,7 @@ func openPair(t *testing.T) (a, b *driver.NIC) {
 	t.Helper()
 	x, y := two(t)
 	open := func(address string) *driver.NIC {
-		n, err := driver.Open(t.Context(), address, driver.Options{CommandTimeout: timeout})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(driver.Open(t.Context(), address, driver.Options{CommandTimeout: timeout}))(t)
 		t.Cleanup(func() { _ = n.Close() })
 		return n
 	}

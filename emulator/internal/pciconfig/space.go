@@ -91,13 +91,6 @@ const (
 	D3hot = 3
 )
 
-// PowerState returns D0 or D3hot.
-func (s *Space) PowerState() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.powerState()
-}
-
 func (s *Space) powerState() int { return int(s.read16(powerCap+pmControl) & pmStateMask) }
 
 func (s *Space) setPowerState(state int) {

@@ -59,7 +59,7 @@ func (k channels) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (re
 	ch := &channel{page: page, mask: page.Words() - 1, span: at, tag: b.Ptag, kernel: b.Options == datasheet.EndpointKernel,
 		control: datasheet.ChannelControlAt(memory), ends: datasheet.ChannelEndsAt(memory),
 		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
-	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*ep.ID), uint16(2*ep.ID+1)
+	ch.transmit.Pointer, ch.receive.Pointer = page.Pointer(b.SendIOVA), page.Pointer(b.RecvIOVA)
 	if b.Options&datasheet.EndpointSpaced != 0 {
 		ch.receive.Status = datasheet.ChannelSpaced
 	}

@@ -187,7 +187,7 @@ func (f *lowFlight) full(wire core.Lossless) bool {
 	if int32(taken-f.marks[f.first]) >= 0 {
 		return false
 	}
-	wire.Hurry()
+	wire.AwaitTaken()
 	return true
 }
 

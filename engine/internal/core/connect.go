@@ -164,8 +164,7 @@ func (c *setups) soon(station datasheet.MAC) bool {
 	return soon
 }
 
-// start begins to connect ep, to whom it is as far as that is known. It returns false, and
-// nothing has happened, if there is no key to be had.
+// start begins to connect ep. to may still be incomplete. If no key is free it returns false and changes nothing.
 func (c *setups) start(ep *Endpoint, s *setup, to Remote, timeoutMS uint32) bool {
 	var ok bool
 	if to.OurKey, ok = c.key(); !ok {

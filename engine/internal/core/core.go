@@ -2,7 +2,12 @@
 // completions, both ways of the wire, connections, the clock and DMA. Kinds register with it.
 package core
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/round"
+)
 
 // Core joins the parts that all kinds need. One goroutine at a time writes it, under the engine's lock: the one that steps
 // the engine, carries out an admin command or calls the host's configuration. Where others write too, the comment says so.
@@ -17,20 +22,21 @@ type Core struct {
 	Clock
 	Program
 	endpoints
-	Bells    doorbells // any goroutine stores to a doorbell
-	Regions  Regions
-	CQs      completions
-	DMA      dma
-	Requests requests
-	Kinds    [datasheet.KindReceiveQueue + 1]*Kind // by number, nil where there is none; set once, by the kinds' packages
-	Tx       Transmitter
-	Rx       Receiver
-	Conns    Connections
-	Setups   setups
-	None     WorkQueue // of no endpoint: nothing of it completes
-	Handed   bool      // a message to the host in this round
-	Carried  uint      // operations since the last round that took no frame
-	Plain    bool      // neither a program nor the host has a say in what becomes of a frame
+	Bells     doorbells // any goroutine stores to a doorbell
+	Regions   Regions
+	CQs       completions
+	DMA       dma
+	Bus       hostBus // to host memory
+	Requests  requests
+	Kinds     [datasheet.KindReceiveQueue + 1]*Kind // by number, nil where there is none; set once, by the kinds' packages
+	Tx        Transmitter
+	Rx        Receiver
+	Conns     Connections
+	Setups    setups
+	None      WorkQueue // of no endpoint: nothing of it completes
+	Delivered bool      // a message to the host in this round
+	DirectOps uint      // operations since the last round that took no frame
+	Plain     bool      // neither a program nor the host has a say in what becomes of a frame
 }
 
 // Assemble puts the parts together, as c says, whose zero values it replaces. It gives rang what
@@ -51,8 +57,8 @@ func (p *Core) Assemble(c *Config, rang func(page uint32, b Bell, value uint32),
 	}
 	p.CQs = completions{Core: p}
 	p.DMA = dma{clock: &p.Clock, program: &p.Program, regions: &p.Regions, config: c.Pipeline, timed: p.Timed}
-	p.Tx = Transmitter{Core: p, pace: pace{Bus: c.Pipeline.bus()}}
-	p.Rx = Receiver{Core: p, demultiplex: demultiplex, placement: placement{bus: c.Pipeline.bus()}}
+	p.Bus = hostBus{Path: c.Pipeline.bus(), half: c.Pipeline.HalfDuplex}
+	p.Tx, p.Rx = newTransmitter(p, &c.Pipeline), newReceiver(p, &c.Pipeline, demultiplex)
 	p.Conns = Connections{Core: p}
 	p.Setups = setups{Core: p, random: c.Rand}
 	p.Requests = requests{Clock: &p.Clock, Reports: &p.Reports}
@@ -63,6 +69,7 @@ func (p *Core) Assemble(c *Config, rang func(page uint32, b Bell, value uint32),
 func (p *Core) Clear() {
 	p.counters.clear()
 	p.Regions.clear()
+	_ = p.PlaceBuffers() // they had room before
 	p.CQs.clear()
 	p.Clock.clear()
 	p.vectors, p.Setups.UnderWay = 0, nil
@@ -74,6 +81,29 @@ func (p *Core) Clear() {
 	p.Bells.clear()
 	p.Requests.clear()
 	p.Conns.departed, p.Conns.departedAt = [rememberedEnds]ended{}, 0
+}
+
+// PlaceBuffers takes the frame buffers out of device memory, if there is some and transfers take their time.
+func (c *Core) PlaceBuffers() error {
+	if !c.Timed {
+		return nil
+	}
+	n, size := c.DMA.config.Buffers, round.Up(int(c.mtu), sramGranule)
+	memory := Aligned(2 * n * size)
+	if s := &c.Regions.SRAM; s.Bytes != nil {
+		span, ok := s.Alloc(uint64(len(memory)), sramGranule)
+		if !ok {
+			return fmt.Errorf("%w: Pipeline.Buffers, %d in each direction of %d bytes: the device memory has %d bytes left",
+				ErrConfig, n, size, s.Free())
+		}
+		memory = s.Memory(span)
+	}
+	for i := range n {
+		at := 2 * i * size
+		c.Tx.setMemory(i, memory[at:][:c.mtu:c.mtu])
+		c.Rx.setMemory(i, memory[at+size:][:c.mtu:c.mtu])
+	}
+	return nil
 }
 
 // Subject finds the endpoint that a command is about. What was posted to it before
@@ -115,9 +145,9 @@ type Connections struct {
 // (SPEC.md 8.5), so this covers an application that ends a hundred connections at once.
 const rememberedEnds = 128
 
-// Welcome lets the peer carry out operations, unless a program, the host or a viewer has a say
+// RefreshPlain lets the peer carry out operations, unless a program, the host or a viewer has a say
 // in them. Each change of that calls it.
-func (c *Core) Welcome() {
+func (c *Core) RefreshPlain() {
 	d := &c.Regions.Direct
 	c.Plain = c.Hooks == 0 && !c.Timed && !c.Checksum && !c.DMA.Chosen && !c.DMA.Log.On && c.DMA.Pulses == [Directions]bool{}
 	for _, m := range c.DMA.Movers {
@@ -127,7 +157,7 @@ func (c *Core) Welcome() {
 		return
 	}
 	d.Open = c.Plain
-	d.Port.Welcome(d.Open)
+	d.Port.AllowDirect(d.Open)
 }
 
 // offered is the number of the wire to a station if nothing is lost on it, else zero: a

@@ -41,7 +41,11 @@ func (d *dma) clear() error {
 		Policies: policies, Chosen: d.config.chosen, Deadline: datasheet.PulseDeadlineReset * time.Microsecond}
 	clock := func() int64 { return int64(d.clock.Read()) * psPerNS }
 	for i, policy := range policies {
-		m, err := memory.New(memory.Config{Policy: policy, Clock: clock, Slow: d.timed})
+		c := memory.Config{Policy: policy, Clock: clock, Slow: d.timed}
+		if d.timed {
+			c.Buffers = d.config.Buffers
+		}
+		m, err := memory.New(c)
 		if err != nil {
 			return fmt.Errorf("%w: Pipeline, %v: %w", ErrConfig, Direction(i), err)
 		}
@@ -156,9 +160,9 @@ func (d *dma) StopLog() {
 }
 
 // Transfer implements memory.Log.
-func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int) {
+func (s *logSide) Transfer(t memory.Transfer) {
 	g := &s.dma.Log
-	packet := frame - s.First
+	packet := t.Frame - s.First
 	if int32(packet) < 0 {
 		return // it was in progress when the log began
 	}
@@ -173,13 +177,17 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes,
 		return
 	}
 	r := &records[0]
-	r.Start, r.End, r.Packet, r.Bytes = uint64(start/psPerNS), uint64(end/psPerNS), packet, uint32(bytes)
+	r.Start, r.End, r.Packet, r.Bytes = uint64(t.Start/psPerNS), uint64(t.End/psPerNS), packet, uint32(t.Bytes)
 	r.Engine = engineOf[s.direction][0]
-	if outgoing {
+	if t.Outgoing {
 		r.Engine = engineOf[s.direction][1]
 	}
 	const most = int(datasheet.DMARecordQueued >> 16)
-	r.Publish(datasheet.PhaseOf(g.Producer, g.Log2) | uint32(min(max(queued, 0), most))<<16)
+	flags := datasheet.PhaseOf(g.Producer, g.Log2) | uint32(t.Buffer)<<1&datasheet.DMARecordBuffer | uint32(min(max(t.Queued, 0), most))<<16
+	if t.Control {
+		flags |= datasheet.DMARecordControl
+	}
+	r.Publish(flags)
 	g.Producer++
 }
 

@@ -3,7 +3,7 @@ package core
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // eagerBits are the rights of a region that make it eager.
-const eagerBits = datasheet.AccessEager | datasheet.AccessEagerWide
+const eagerBits = datasheet.AccessEager | datasheet.AccessEagerWide | datasheet.AccessEagerLands | datasheet.AccessEagerHeld
 
 // eager is the device memory of an eager region (SPEC.md 9.1): what the host has pushed of
 // it, in blocks, and which of them. The host writes both whenever it likes: what is taken is
@@ -15,6 +15,17 @@ type eager struct {
 	status []byte
 	valid  datasheet.EagerStatus // status, as it is loaded
 	tokens []datasheet.Token     // blocks, of a ring of tokens
+
+	// lands says that messages land in the blocks, holds that they stay there. iova and length are the region's.
+	lands, holds bool
+	iova, length uint64
+}
+
+// unsound reports whether rights contradict each other in what they say of eager memory. A peer does not find what is held.
+func unsound(a datasheet.Access) bool {
+	const remote = datasheet.AccessRDMAWrite | datasheet.AccessRDMARead
+	lands, held := a&datasheet.AccessEagerLands != 0, a&datasheet.AccessEagerHeld != 0
+	return a&eagerBits != 0 && a&datasheet.AccessEager == 0 || lands && a&datasheet.AccessReadOnly != 0 || held && (!lands || a&remote != 0)
 }
 
 // parts of a message that lie in eager regions.
@@ -103,12 +114,13 @@ func (m *Regions) eagerWindow(r *region, off, n uint64, write bool) []byte {
 	e := r.Eager
 	if write {
 		w := m.Window(r, off, n, true)
-		e.Void(off, uint64(len(w)))
+		m.void(e, off, uint64(len(w)))
 		return w
 	}
 	if n == 0 {
 		return m.Window(r, off, 0, false)
 	}
+	m.writeBack(e, off, n)
 	n, blocks, pushed := e.run(off, n)
 	if pushed {
 		m.Count(datasheet.CounterEagerBlocks, blocks)
@@ -150,6 +162,7 @@ func (e *eager) run(off, n uint64) (size, blocks uint64, pushed bool) {
 func (m *Regions) gatherEager(dst []byte, l *Layout, offset uint32) {
 	for len(dst) > 0 {
 		at := l.PushedAt + uint64(offset)
+		m.writeBack(l.Pushed, at, uint64(len(dst)))
 		n, blocks, pushed := l.Pushed.run(at, uint64(len(dst)))
 		if pushed {
 			m.Count(datasheet.CounterEagerBlocks, blocks)
@@ -168,6 +181,7 @@ func (m *Regions) unpushed(l *Layout, offset, n uint32) []byte {
 	if !m.InOnePiece(l) || l.Pushed == nil || n == 0 {
 		return nil
 	}
+	m.writeBack(l.Pushed, l.PushedAt+uint64(offset), uint64(n))
 	size, blocks, pushed := l.Pushed.run(l.PushedAt+uint64(offset), uint64(n))
 	if pushed || size < uint64(n) {
 		return nil
@@ -194,6 +208,76 @@ func (e *eager) Void(off, n uint64) {
 	}
 }
 
+// void is Void where the host may lose what is held: that is written back first.
+func (m *Regions) void(e *eager, off, n uint64) {
+	m.writeBack(e, off, n)
+	e.Void(off, n)
+}
+
+// land places a piece of a message that is in one piece of an eager region. The blocks that it covers land in device memory, and are
+// written back unless they are held. What covers a block in part goes to host memory.
+func (m *Regions) land(src []byte, l *Layout, offset uint32) (landed bool) {
+	e, at, host := l.Pushed, l.PushedAt+uint64(offset), l.Memory[offset:]
+	n, size := uint64(min(len(src), len(host))), uint64(1)<<e.Log2
+	first, end := (e.Lead+at+size-1)>>e.Log2, (e.Lead+at+n)>>e.Log2
+	head, tail := n, n
+	if first < end {
+		head, tail = first<<e.Log2-e.Lead-at, end<<e.Log2-e.Lead-at
+		e.Void(at+head, tail-head)
+		blocks, status := e.blocks[first<<e.Log2:end<<e.Log2], datasheet.EagerHeld
+		copy(blocks, src[head:])
+		if m.Count(datasheet.CounterEagerLanded, end-first); !e.holds {
+			status = datasheet.EagerLanded
+			copy(host[head:], blocks)
+			m.Count(datasheet.CounterEagerWrittenBack, end-first)
+		}
+		for b := first; b < end; b++ {
+			e.status[b] = status
+		}
+	}
+	for _, part := range [2][2]uint64{{0, head}, {tail, n}} {
+		if from, to := part[0], part[1]; from < to {
+			m.void(e, at+from, to-from)
+			copy(host[from:to], src[from:to])
+			b, end := e.Span(at+from, to-from)
+			m.Count(datasheet.CounterEagerWrittenBack, end-b)
+		}
+	}
+	return n > 0
+}
+
+// writeBack writes those of the blocks of n bytes from off on to host memory that are held. The host may say of any block that it is:
+// only whole ones are.
+func (m *Regions) writeBack(e *eager, off, n uint64) {
+	if !e.holds || n == 0 {
+		return
+	}
+	for b, end := e.Span(off, n); b < end; b++ {
+		if e.status[b] != datasheet.EagerHeld {
+			continue
+		}
+		e.status[b] = 0
+		at, size := b<<e.Log2-e.Lead, uint64(1)<<e.Log2
+		if b<<e.Log2 < e.Lead || at+size > e.length {
+			continue
+		}
+		block := e.blocks[b<<e.Log2:][:size]
+		for len(block) > 0 {
+			w, err := m.bus.Window(e.iova+at, uint64(len(block)), true)
+			if err != nil || len(w) == 0 {
+				m.Count(datasheet.CounterDMAFaults, 1)
+				break
+			}
+			moved := copy(w, block)
+			block, at = block[moved:], at+uint64(moved)
+		}
+		if len(block) == 0 {
+			e.status[b] = datasheet.EagerLanded
+			m.Count(datasheet.CounterEagerWrittenBack, 1)
+		}
+	}
+}
+
 // Control is the control segment of a message at offset off of eager region r, where it is
 // good.
 func (m *Regions) Control(l *Layout, r *region, off uint64) *datasheet.ControlSegment {
@@ -216,9 +300,9 @@ func (m *Regions) found(l *Layout, tag uint32) *datasheet.ControlSegment {
 // writes it.
 func (m *Regions) voidDescriptor(l *Layout, tag uint32) {
 	if l.Described != nil && l.Stamp == m.Stamp {
-		l.Described.Void(l.describedAt, datasheet.ControlSegmentSize)
+		m.void(l.Described, l.describedAt, datasheet.ControlSegmentSize)
 	} else if r, off := m.Reach(l.Token.Handle, tag, l.Token.Address, datasheet.ControlSegmentSize, true); r != nil && r.Eager != nil {
-		r.Eager.Void(off, datasheet.ControlSegmentSize)
+		m.void(r.Eager, off, datasheet.ControlSegmentSize)
 	}
 }
 

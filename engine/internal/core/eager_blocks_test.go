@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -41,9 +42,7 @@ func newEagerRig(t testing.TB, piece, skip, size uint64, access datasheet.Access
 	}
 	register := func(at, n uint64, tag uint32) uint32 {
 		reply, why := m.Register(&datasheet.RegisterMemoryBody{Address: at, IOVA: at, Length: n, Ptag: tag, Access: access | datasheet.AccessEager})
-		if why != (Refusal{}) {
-			t.Fatalf("%+v", why)
-		}
+		must.Be(t, why, Refusal{})
 		return reply.Handle
 	}
 	r.others[0] = register(r.at-100, 100, 0)
@@ -109,17 +108,13 @@ func FuzzEagerBlocks(f *testing.F) {
 		each := int(step)%3000 + 1
 		for at := 0; at < int(length); at += each {
 			got := make([]byte, min(each, int(length)-at))
-			if st := r.Gather(got, l, uint32(at), r.tag); st != 0 {
-				t.Fatalf("%d bytes at %d: %v", len(got), at, st)
-			}
+			must.Be(t, r.Gather(got, l, uint32(at), r.tag), 0, "%d bytes at %d", len(got), at)
 			for i, b := range got {
 				want := byte(hostsOwn)
 				if e.status[(e.Lead+uint64(int(from)+at+i))>>e.Log2] == datasheet.EagerValid {
 					want = pushed
 				}
-				if b != want {
-					t.Fatalf("byte %d of the region is %#x, want %#x", int(from)+at+i, b, want)
-				}
+				must.Be(t, b, want, "byte %d of the region", int(from)+at+i)
 			}
 			if len(status) > 0 { // the host changes its mind
 				b := uint64(status[at%len(status)]) % e.Count
@@ -182,75 +177,102 @@ func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step
 	}
 }
 
-// TestEagerStorm: regions come and go at random until no device memory is left. None has
-// blocks that another has, new ones have blocks of zeroes that are not good, nobody sees what
-// a region had that is gone, and at the end all memory is there again.
-func TestEagerStorm(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m, host := newTestRegions(datasheet.PageSize)
-		m.SRAM.Bytes, m.SRAM.From = Aligned(1<<14), 1<<10
-		m.SRAM.Clear()
-		whole := m.SRAM.Free()
-		clear(host.mem)
-		var live []uint32
+// TestEagerLanding: whatever lands in a region, and is pushed and sent on meanwhile, the host has the latest bytes by the read path,
+// and in memory once the region is deregistered. Each block has its status. What a hostile host stores to status changes
+// nothing of the neighbours.
+func TestEagerLanding(tt *testing.T) {
+	const lands = datasheet.AccessEagerLands
+	rapid.Check(tt, func(t *rapid.T) {
+		access := lands | rapid.SampledFrom([]datasheet.Access{0, datasheet.AccessEagerHeld}).Draw(t, "held") |
+			rapid.SampledFrom([]datasheet.Access{0, datasheet.AccessEagerWide}).Draw(t, "wide")
+		size := rapid.Uint64Range(1, 2000).Draw(t, "size")
+		piece := rapid.SampledFrom([]uint64{64, datasheet.PageSize, 4 * datasheet.PageSize}).Draw(t, "windows")
+		r := newEagerRig(tt, piece, rapid.Uint64Range(0, 255).Draw(t, "skip"), size, access)
+		hostile := rapid.Bool().Draw(t, "hostile")
+		e := r.table[r.handle&RegionIndexMask].Eager
+		clear(e.status)
+		want, landed := bytes.Repeat([]byte{hostsOwn}, int(size)), uint64(0)
+		memory := r.bus.mem[r.at:][:size]
+		span := func() (from, n uint64) {
+			from = rapid.Uint64Range(0, size-1).Draw(t, "from")
+			return from, rapid.Uint64Range(1, size-from).Draw(t, "bytes")
+		}
+		layout := func(from, n uint64, write bool) *Layout {
+			l := &Layout{Segments: []Segment{{Address: r.at + from, Handle: r.handle, Length: uint32(n)}}, Total: uint32(n)}
+			must.Be(t, r.Check(l, r.tag, write), 0, "%d bytes at %d", n, from)
+			return l
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"register": func(t *rapid.T) {
-				body := datasheet.RegisterMemoryBody{Address: rapid.Uint64Range(0, 300).Draw(t, "at"), Length: rapid.Uint64Range(1, 5000).Draw(t, "bytes"),
-					Access: datasheet.AccessEager | rapid.SampledFrom([]datasheet.Access{0, datasheet.AccessEagerWide}).Draw(t, "wide")}
-				body.IOVA = body.Address
-				before, refused := m.SRAM.Free(), m.Own[datasheet.CounterEagerRefused]
-				reply, why := m.Register(&body)
-				if why != (Refusal{}) {
-					if why != (Refusal{datasheet.ResultResource, Field(&body, &body.Access)}) || m.SRAM.Free() != before || m.Own[datasheet.CounterEagerRefused] != refused+1 {
-						t.Fatalf("%+v, %d bytes free of %d", why, m.SRAM.Free(), before)
+			"land": func(t *rapid.T) {
+				from, n := span()
+				l := layout(from, n, true)
+				data := rapid.SliceOfN(rapid.Byte(), int(n), int(n)).Draw(t, "data")
+				copy(want[from:], data)
+				if all, st := r.Scatter(data, l, 0, r.tag); !all || st != 0 {
+					t.Fatalf("%d bytes at %d: %v, %v", n, from, all, st)
+				}
+				status := datasheet.EagerLanded
+				if e.holds {
+					status = datasheet.EagerHeld
+				}
+				for b, end := e.Span(from, n); b < end; b++ {
+					whole := b<<e.Log2 >= e.Lead+from && (b+1)<<e.Log2 <= e.Lead+from+n && l.Memory != nil
+					if whole {
+						landed++
 					}
-					return
-				}
-				e := m.table[reply.Handle&RegionIndexMask].Eager
-				if len(bytes.Trim(e.blocks, "\x00"))+len(bytes.Trim(e.status, "\x00")) != 0 {
-					t.Fatal("blocks or status are those of another region")
-				}
-				for i := range e.blocks {
-					e.blocks[i] = pushed
-				}
-				for i := range e.status {
-					e.status[i] = datasheet.EagerValid
-				}
-				live = append(live, reply.Handle)
-			},
-			"deregister": func(t *rapid.T) {
-				if len(live) == 0 {
-					return
-				}
-				i := rapid.IntRange(0, len(live)-1).Draw(t, "which")
-				h := live[i]
-				live = append(live[:i], live[i+1:]...)
-				address := m.table[h&RegionIndexMask].address
-				m.Deregister(h)
-				if m.At(h, 0, address, 1, false) != nil {
-					t.Fatal("a region that is gone is read")
+					if got := e.status[b]; whole && got != status || !whole && got != 0 {
+						t.Fatalf("block %d, covered %v, has status %d", b, whole, got)
+					}
 				}
 			},
-			"reset": func(t *rapid.T) {
-				if rapid.IntRange(0, 20).Draw(t, "dice") == 0 {
-					m.clear()
-					live = nil
+			"send": func(t *rapid.T) {
+				from, n := span()
+				got := make([]byte, n)
+				if st := r.Gather(got, layout(from, n, false), 0, r.tag); st != 0 || !hostile && !bytes.Equal(got, want[from:][:n]) {
+					t.Fatalf("%d bytes at %d: %v, or others than have landed", n, from, st)
+				}
+			},
+			"push": func(t *rapid.T) {
+				b := rapid.Uint64Range(0, e.Count-1).Draw(t, "block")
+				if e.status[b] == datasheet.EagerHeld && !hostile {
+					copy(memory[b<<e.Log2-e.Lead:], e.blocks[b<<e.Log2:][:1<<e.Log2])
+				}
+				for i := range uint64(1) << e.Log2 {
+					if at := b<<e.Log2 + i - e.Lead; at < size {
+						e.blocks[b<<e.Log2+i] = memory[at]
+					}
+				}
+				e.status[b] = datasheet.EagerValid
+			},
+			"scribble": func(t *rapid.T) {
+				if hostile {
+					e.status[rapid.Uint64Range(0, e.Count-1).Draw(t, "block")] = rapid.SampledFrom([]byte{0, 1, 2, 3, 255}).Draw(t, "status")
 				}
 			},
 			"": func(t *rapid.T) {
-				for _, h := range live {
-					e := m.table[h&RegionIndexMask].Eager
-					if bytes.Contains(e.blocks, []byte{0}) {
-						t.Fatal("somebody else has written to its blocks")
+				got := bytes.Clone(memory)
+				for b, status := range e.status[:e.Count] {
+					if status == datasheet.EagerHeld && !hostile {
+						copy(got[uint64(b)<<e.Log2-e.Lead:], e.blocks[b<<e.Log2:][:1<<e.Log2])
 					}
+				}
+				if !hostile && !bytes.Equal(got, want) {
+					t.Fatal("the host does not read what has landed")
+				}
+				must.Be(t, r.Own[datasheet.CounterEagerLanded], landed, "blocks are counted, have landed")
+				for _, h := range r.others {
+					o := r.table[h&RegionIndexMask].Eager
+					if len(bytes.Trim(o.blocks, string([]byte{neighbours}))) != 0 || len(bytes.Trim(o.status, string([]byte{datasheet.EagerValid}))) != 0 {
+						t.Fatal("blocks or status of a neighbour have changed")
+					}
+				}
+				if len(bytes.Trim(r.bus.mem[:r.at], string([]byte{neighbours}))) != 0 || len(bytes.Trim(r.bus.mem[r.at+size:], string([]byte{neighbours}))) != 0 {
+					t.Fatal("memory of a neighbour has changed")
 				}
 			},
 		})
-		for _, h := range live {
-			m.Deregister(h)
-		}
-		if m.SRAM.Free() != whole {
-			t.Fatalf("%d bytes are free, of %d", m.SRAM.Free(), whole)
+		if r.Deregister(r.handle); !hostile && !bytes.Equal(memory, want) {
+			t.Fatal("memory does not have what had landed when the region went")
 		}
 	})
 }
@@ -269,7 +291,12 @@ func TestEagerRefused(t *testing.T) {
 		length uint64
 		want   datasheet.Result
 	}{
-		"wide alone":     {datasheet.AccessEagerWide, 100, datasheet.ResultInvalidParameter},
+		"wide alone":  {datasheet.AccessEagerWide, 100, datasheet.ResultInvalidParameter},
+		"lands alone": {datasheet.AccessEagerLands, 100, datasheet.ResultInvalidParameter},
+		"read-only":   {datasheet.AccessEager | datasheet.AccessEagerLands | datasheet.AccessReadOnly, 100, datasheet.ResultInvalidParameter},
+		"held alone":  {datasheet.AccessEager | datasheet.AccessEagerHeld, 100, datasheet.ResultInvalidParameter},
+		"held, for peers": {datasheet.AccessEager | datasheet.AccessEagerLands | datasheet.AccessEagerHeld | datasheet.AccessRDMARead, 100,
+			datasheet.ResultInvalidParameter},
 		"too large":      {datasheet.AccessEager, 4096, datasheet.ResultResource},
 		"much too large": {datasheet.AccessEager, 1 << 62, datasheet.ResultResource},
 	} {
@@ -280,7 +307,7 @@ func TestEagerRefused(t *testing.T) {
 	}
 	body.Access, body.Length = datasheet.AccessEager, 100
 	h := m.mustRegister(t, body)
-	for _, access := range []datasheet.Access{0, datasheet.AccessEager | datasheet.AccessEagerWide} {
+	for _, access := range []datasheet.Access{0, datasheet.AccessEager | datasheet.AccessEagerWide, datasheet.AccessEager | datasheet.AccessEagerLands} {
 		if why := m.Modify(&datasheet.ModifyMemoryBody{Handle: h, Access: access}); why != (Refusal{datasheet.ResultNotSupported, Field(&body, &body.Access)}) {
 			t.Errorf("modified to %#x: %+v", access, why)
 		}

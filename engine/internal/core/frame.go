@@ -18,7 +18,8 @@ type link struct {
 	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
 	MaxPayload, OneBurst uint32
-	// Timed says that transfers take their time, by the wire or by the bus.
+	// Timed says that transfers take their time, by the wire or by the bus. Frames are acknowledged then on
+	// wires that lose nothing too: they are taken off the wire before they are where they belong.
 	Timed bool
 	// departs are the events of a frame that is given to the wire.
 	departs events
@@ -28,13 +29,15 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	l := link{Port: port, MAC: mac, Checksum: port.Checksum(), mtu: uint32(port.MTU()), departs: Unflushed}
 	l.MaxPayload = l.mtu - datasheet.HeaderSize
 	l.progressive, _ = port.(Progressive)
-	l.Lender, _ = port.(Lender)
 	if l.paced, _ = port.(Paced); l.paced != nil {
 		l.departs |= Leaving
 	}
 	l.Timed = l.paced != nil || !p.bus().Instant()
 	l.Peers, _ = port.(Peers)
-	if !l.Checksum {
+	if !l.Timed {
+		l.Lender, _ = port.(Lender)
+	}
+	if !l.Checksum && !l.Timed {
 		l.Lossless, _ = port.(Lossless)
 		l.Shorts, _ = port.(Shorts)
 	}
@@ -48,7 +51,7 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 
 // WayTo is the wire to a station if it loses nothing, else nil.
 func (l *link) WayTo(station datasheet.MAC) Lossless {
-	if l.Peers == nil || l.Checksum {
+	if l.Peers == nil || l.Checksum || l.Timed {
 		return l.Lossless
 	}
 	w, _ := l.Peers.Peer(station)

@@ -41,6 +41,11 @@ type incoming struct {
 // clear forgets the frame in progress. What is left of it is still waited for; on a wire
 // that loses nothing its sender is told that it is refused.
 func (r *Receiver) clear() {
+	if r.box != nil {
+		r.box.clear()
+		r.incoming, r.placement = incoming{}, placement{}
+		return
+	}
 	r.incoming = incoming{Held: r.Held, buf: r.buf, seen: r.seen, judged: r.Lossless == nil && r.Peers == nil, grew: r.Present()}
 }
 
@@ -50,8 +55,10 @@ func (r *Receiver) startPlacing(payload []byte) {
 	rx := r.DMA.Movers[Receive]
 	r.Placing, r.payload, r.moved, r.Landed = true, payload, 0, false
 	r.era, r.Moves = r.ep.Era, 0
-	// No frame is in progress and the length is good: Start cannot refuse.
-	_ = rx.Start(len(payload), r.queued())
+	if r.box == nil {
+		// No frame is in progress and the length is good: Start cannot refuse.
+		_ = rx.Start(len(payload), r.queued())
+	}
 	if rx.Hosted() {
 		r.DMA.hold(Receive)
 	}
@@ -71,7 +78,9 @@ func (r *Receiver) place() bool {
 		r.moved += uint32(n)
 		_ = rx.Done() // of the transfer that Next began
 		if last {
-			r.Placing = false
+			if r.Placing = false; r.box != nil {
+				r.box.oldest().left = true
+			}
 			r.ep.Delivery.Placed(r.ep, &r.Header)
 			return true
 		}
@@ -81,19 +90,24 @@ func (r *Receiver) place() bool {
 // nextPlaced is Mover.Next of the receiver: it answers when the bytes have had their time.
 func (r *Receiver) nextPlaced() (n int, last bool) {
 	p, rx := &r.placement, r.DMA.Movers[Receive]
-	if p.bus.Instant() {
+	if r.Bus.Instant() {
 		return rx.Next()
 	}
 	if p.Moves == 0 {
-		if p.Moves, p.ends = rx.Next(); p.Moves == 0 {
+		if !r.Bus.acquire(Receive) {
 			return 0, false
 		}
-		p.until = r.Clock.Read() + p.bus.Setup + p.bus.Takes(p.Moves)
+		if p.Moves, p.ends = rx.Next(); p.Moves == 0 {
+			r.Bus.release(Receive)
+			return 0, false
+		}
+		p.until = r.Clock.Read() + r.Bus.Setup + r.Bus.Takes(p.Moves)
 	}
 	if r.Clock.Read() < p.until {
 		return 0, false
 	}
 	n, p.Moves = p.Moves, 0
+	r.Bus.release(Receive)
 	return n, p.ends
 }
 
@@ -164,7 +178,7 @@ func (r *Receiver) resume() bool {
 			return true
 		}
 		r.DMA.checkPulses(Receive)
-		if grew {
+		if grew && r.box == nil {
 			_ = r.DMA.Movers[Receive].Arrived(min(r.seen-datasheet.HeaderSize, len(r.payload))) // never less
 		}
 		before := r.moved
@@ -185,6 +199,12 @@ func (r *Receiver) resume() bool {
 func (r *Receiver) watch() (grew, gone bool) {
 	if r.seen == len(r.buf) {
 		return false, false
+	}
+	if r.box != nil {
+		f := r.box.oldest()
+		grew, gone = f.seen > r.seen, f.aborted
+		r.seen = f.seen
+		return grew, gone
 	}
 	n, aborted := r.progressive.Arrived()
 	switch {
@@ -231,7 +251,10 @@ func (r *Receiver) judge() bool {
 // left of the frame is only waited for.
 func (r *Receiver) stopPlacing() {
 	r.Placing = false
-	r.DMA.Movers[Receive].Cancel()
+	if r.Moves = 0; r.box == nil {
+		r.DMA.Movers[Receive].Drop()
+	}
+	r.Bus.release(Receive)
 	r.Count(datasheet.CounterFramesDropped, 1)
 	r.DMA.report(Receive)
 }

@@ -75,9 +75,9 @@ type Paced interface {
 // that only the two of them use. New looks for it once. All of it is the goroutine's that uses
 // the port.
 type Peers interface {
-	// Toward says to which station the frames go that are reserved next: Reserve returns nil while
+	// SetDestination selects the station for the next Reserve: Reserve returns nil while
 	// there is no room on the way there. The zero station stands for one that is not known yet.
-	Toward(station datasheet.MAC)
+	SetDestination(station datasheet.MAC)
 	// Peer returns the way to a station if nothing is lost on it, else nil. Soon says that there may
 	// be one in a moment.
 	Peer(station datasheet.MAC) (way Lossless, soon bool)
@@ -116,8 +116,8 @@ type Lossless interface {
 	// before it released them has been received. It does not move while Receive returns
 	// nil for another reason, and may lag behind for some calls of it.
 	Taken() uint32
-	// Hurry says that this end waits for Taken to move: the next Receive looks.
-	Hurry()
+	// AwaitTaken says that this end waits for Taken to move: the next Receive looks.
+	AwaitTaken()
 	// Free tells the peer of all frames that have been released, as Receive does when it finds nothing.
 	Free()
 	// GiveCredit says that an endpoint of this end takes the messages below number credit.
@@ -183,9 +183,9 @@ type Lender interface {
 	// Table is the table that the peer can read and not write, nil if there is none. Once it
 	// is nil it stays so, as after the port is closed.
 	Table() *datasheet.DirectTable
-	// Welcome says whether the peer may carry out operations; at first it may not. If not, it
+	// AllowDirect says whether the peer may carry out operations; at first it may not. If not, it
 	// waits as Settle does.
-	Welcome(ok bool)
+	AllowDirect(ok bool)
 	// Where does what Lend does, whether the peer has mapped the memory yet or not.
 	Where(b []byte) (id uint32, offset uint64, ok bool)
 	// Settle waits until a copy has ended that the peer has begun before. What was taken out of

@@ -53,6 +53,9 @@ func (m *Regions) Check(l *Layout, tag uint32, write bool) datasheet.Status {
 			if l.Peer {
 				continue // what a peer reads is always host memory
 			}
+			if r.Eager.lands && r.Epoch != m.Epoch {
+				r.Epoch, r.Whole = m.Epoch, m.contiguous(r)
+			}
 		}
 		if len(l.Segments) == 1 && r.Epoch == m.Epoch && r.Whole != nil {
 			l.Memory, l.Pushed, l.PushedAt = r.Whole[off:off+uint64(s.Length)], r.Eager, off
@@ -117,7 +120,11 @@ func (m *Regions) Gather(dst []byte, l *Layout, offset uint32, tag uint32) datas
 // whether any byte of it was written.
 func (m *Regions) Scatter(src []byte, l *Layout, offset uint32, tag uint32) (landed bool, st datasheet.Status) {
 	if m.InOnePiece(l) {
-		if l.Pushed != nil {
+		switch {
+		case l.Pushed == nil:
+		case l.Pushed.lands:
+			return m.land(src, l, offset), 0
+		default:
 			l.Pushed.Void(l.PushedAt+uint64(offset), uint64(min(len(src), len(l.Memory)-int(offset))))
 		}
 		return copy(l.Memory[offset:], src) > 0, 0

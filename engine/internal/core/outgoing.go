@@ -1,20 +1,13 @@
 package core
 
-import (
-	"time"
-
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/speed"
-)
-
 // Start begins to move the frame in progress.
 func (t *Transmitter) Start(behind int) Outcome {
+	if t.Box != nil {
+		return t.Box.start(behind)
+	}
 	tx := t.DMA.Movers[Transmit]
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = tx.Start(int(t.Length), behind)
-	if !t.Bus.Instant() {
-		t.due = t.Read() + t.Bus.Setup + t.Bus.Takes(int(min(t.Length, uint32(t.DMA.config.Burst))))
-	}
 	if !tx.Hosted() {
 		return t.feed()
 	}
@@ -25,24 +18,15 @@ func (t *Transmitter) Start(behind int) Outcome {
 }
 
 // feed has hostTx and netTx work on the frame that is being sent until it has
-// left; if the host decides, until both have had a turn, and if transfers take their
-// time, until both have to wait.
+// left; if the host decides, until both have had a turn.
 func (t *Transmitter) feed() Outcome {
-	o, tx, timed := &t.Outgoing, t.DMA.Movers[Transmit], t.Timed
+	o, tx := &t.Outgoing, t.DMA.Movers[Transmit]
 	for {
-		n := min(o.Length-o.Gathered, uint32(t.DMA.config.Burst))
-		if timed {
-			n = t.fetched(n, o.Length-o.Gathered-n)
-		}
-		if n > 0 {
-			at := o.at + o.Gathered
-			if st := t.Regions.Gather(o.Buf[at:at+n], &o.M.Layout, o.offset+o.Gathered, o.Ep.Ptag); st != 0 {
-				return t.fail(st)
-			}
-			o.Gathered += n
+		if st := t.gather(); st != 0 {
+			return t.fail(st)
 		}
 		_ = tx.Arrived(int(o.Gathered)) // once all has arrived that is no news, and refused
-		for !timed || t.mayMove() {
+		for {
 			n, last := tx.Next()
 			if n == 0 {
 				break
@@ -53,18 +37,11 @@ func (t *Transmitter) feed() Outcome {
 			}
 			if t.pieces && o.at != 0 && !t.Asks(HookFilterTransmit) { // which is shown whole frames
 				o.published = true
-				if timed {
-					t.passOn(int(o.at + o.shown))
-				}
 				t.progressive.Publish(int(o.at + o.shown))
 			}
-			if timed {
-				t.moved()
-			} else {
-				_ = tx.Done()
-			}
+			_ = tx.Done()
 		}
-		if o.Held = tx.Hosted() || timed && (n == 0 || o.Gathered == o.Length); o.Held {
+		if o.Held = tx.Hosted(); o.Held {
 			return FrameWaiting
 		}
 	}
@@ -73,30 +50,15 @@ func (t *Transmitter) feed() Outcome {
 // finishFrame hands the rest of the frame in progress to the wire.
 func (t *Transmitter) finishFrame() Outcome {
 	o := &t.Outgoing
-	buf := o.Buf
-	if t.Timed {
-		buf = t.passOn(len(buf))
-	}
 	if o.at != 0 {
-		t.Launch(buf)
-	} else if st := t.LaunchRaw(o.Ep, buf); st != 0 {
+		t.Launch(o.Buf)
+	} else if st := t.LaunchRaw(o.Ep, o.Buf); st != 0 {
 		return t.fail(st)
 	}
-	if t.Timed {
-		t.moved()
-	} else {
-		_ = t.DMA.Movers[Transmit].Done()
-	}
-	o.shown, o.published, o.Held, o.out, o.copied = 0, false, false, nil, 0
+	_ = t.DMA.Movers[Transmit].Done()
+	o.shown, o.published, o.Held = 0, false, false
 	o.Ep.Delivery.Sent(o.Ep, o.M, o.psn, o.offset, o.Length, o.credit, o.retry)
 	return FrameSent
-}
-
-// fail gives up the frame in progress, whose message has failed.
-func (t *Transmitter) fail(st datasheet.Status) Outcome {
-	t.drop()
-	t.Ep.Delivery.Failed(t.Ep, t.M, t.retry, st)
-	return FrameFailed
 }
 
 // resume goes on with a frame that is held. It reports whether anything moved.
@@ -111,6 +73,10 @@ func (t *Transmitter) resume() bool {
 		t.drop()
 		return true
 	}
+	if t.Box != nil {
+		gathered := o.Gathered
+		return t.Box.gather() != FrameWaiting || o.Gathered != gathered
+	}
 	t.DMA.checkPulses(Transmit)
 	gathered, shown := o.Gathered, o.shown
 	moved := t.feed() != FrameWaiting || o.Gathered != gathered || o.shown != shown
@@ -122,106 +88,15 @@ func (t *Transmitter) resume() bool {
 
 // drop gives up the frame that is being sent, if there is one.
 func (t *Transmitter) drop() {
+	t.Held = false
+	if t.Box != nil {
+		t.Box.giveUp()
+		return
+	}
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.shown, t.published, t.Held, t.out, t.copied = 0, false, false, nil, 0
-	t.DMA.Movers[Transmit].Cancel()
+	t.shown, t.published = 0, false
+	t.DMA.Movers[Transmit].Drop()
 	t.DMA.report(Transmit)
-}
-
-// Frame returns room for a data frame to a station, of n bytes of payload behind at others. It is
-// nil if the wire takes no more now, or the NIC no other frame.
-func (t *Transmitter) Frame(to *datasheet.MAC, at, n int) []byte {
-	if !t.Timed || n == 0 {
-		return t.Reserve(to, at+n)
-	}
-	if t.Held || t.Waiting&filterTransmit != 0 || t.busy && t.DMA.Movers[Transmit].Alone() {
-		return nil
-	}
-	if t.stage == nil {
-		t.stage = Aligned(int(t.mtu))
-	}
-	return t.stage[:at+n]
-}
-
-// fetched returns the part of hostTx's burst of n bytes that has been moved: all or
-// nothing. The next one has at most rest bytes.
-func (t *Transmitter) fetched(n, rest uint32) uint32 {
-	if t.Bus.Instant() || n == 0 {
-		return n
-	}
-	if t.Read() < t.due {
-		return 0
-	}
-	t.due += t.Bus.Takes(int(min(rest, uint32(t.DMA.config.Burst))))
-	return n
-}
-
-// mayMove, where transfers take their time, reports whether netTx is idle, and the wire has room for the frame in progress.
-func (t *Transmitter) mayMove() bool {
-	if t.busy {
-		return false
-	}
-	if t.out == nil || !t.published {
-		// Other frames may have been sent since.
-		if t.Peers != nil {
-			t.Peers.Toward(t.Ep.Remote.MAC)
-		}
-		t.out = t.Port.Reserve(len(t.Buf))
-	}
-	return t.out != nil
-}
-
-// passOn gives the wire the first n bytes of the frame in progress. It returns the wire's
-// frame.
-func (t *Transmitter) passOn(n int) []byte {
-	copy(t.out[t.copied:n], t.Buf[t.copied:n])
-	t.copied = n
-	return t.out
-}
-
-// moved notes that the transfer which netTx has begun is the wire's.
-func (t *Transmitter) moved() {
-	tx := t.DMA.Movers[Transmit]
-	_ = tx.Away()
-	t.watch()
-}
-
-// watch looks whether netTx still moves bytes. It reports whether a transfer has ended.
-func (t *Transmitter) watch() (ended bool) {
-	busy, all := time.Duration(0), time.Duration(0)
-	if t.paced != nil {
-		busy, all = t.paced.Left()
-	}
-	if t.busy = busy > 0; !t.busy {
-		if ended = t.DMA.Movers[Transmit].Ended(); ended {
-			t.DMA.report(Transmit)
-		}
-	}
-	t.Coming = all > time.Nanosecond
-	if t.Events |= Leaving; all <= 0 {
-		t.Events &^= Leaving
-	}
-	return ended
-}
-
-// pace has a transmitter's knowledge of transfers that take their time: those of hostTx by the
-// speed of the bus, those of netTx by that of the wire. The frame in progress is then
-// gathered into the NIC's memory while the one before leaves the wire.
-type pace struct {
-	Bus   speed.Path
-	stage []byte        // takes the frame in progress
-	due   time.Duration // when hostTx has moved its next burst
-	busy  bool          // netTx is
-	// Coming says that something is under way on the wire that needs nothing but time.
-	Coming bool
-}
-
-// placement is the transfer of a hostRcv whose bus has a speed.
-type placement struct {
-	bus   speed.Path
-	Moves int  // bytes of the transfer under way
-	ends  bool // the frame ends with it
-	until time.Duration
 }

@@ -34,9 +34,9 @@ func (d Direction) String() string {
 }
 
 // Pipeline says how payloads cross the NIC. Every data frame with payload goes
-// through the scheduler of package pipeline: one frame at a time in each
-// direction, those behind it wait on the wire or in the host's queue. Where a
-// frame arrives and leaves whole, as most do, that is one decision.
+// through the scheduler of package pipeline. Where transfers take their time, frames arrive in
+// several buffers of the NIC while those before them leave. Elsewhere a frame arrives and leaves whole,
+// which is one decision.
 type Pipeline struct {
 	// Send decides netTx, Receive decides hostRcv. Nil means a default: eager
 	// with DefaultMinPulse where the wire hands frames over piece by piece
@@ -49,6 +49,11 @@ type Pipeline struct {
 	// Bus is the speed of hostTx and hostRcv, 10^6 to 64*10^9 bytes per second. Zero: as
 	// fast as the machine copies.
 	Bus int64
+	// HalfDuplex says that the bus carries one transfer at a time, of hostTx or of hostRcv.
+	HalfDuplex bool
+	// Buffers is the number of frames that the NIC holds in each direction where transfers take their time, 1
+	// to MaxBuffers; DefaultBuffers if zero. Elsewhere a frame has left before the next arrives.
+	Buffers int
 	// Setup is the time that it takes to begin a transfer of either, at most 100 us: of hostTx
 	// each frame, of hostRcv each piece.
 	Setup time.Duration
@@ -61,6 +66,9 @@ const (
 	// unless it ends the frame. Handing over less costs more than it gains: the
 	// peer's look at a progress counter is a cache miss.
 	DefaultMinPulse = 2048
+	// DefaultBuffers and MaxBuffers are the frames that a NIC holds in each direction. The sources do not state
+	// a number; Trapeze's firmware has several, bounded by the card's SRAM.
+	DefaultBuffers, MaxBuffers = 4, 64
 )
 
 // setDefaults fills in what depends on the wire: whether frames cross it in
@@ -72,12 +80,15 @@ func (p *Pipeline) setDefaults(pieces bool) {
 	}
 	p.chosen = p.Send != nil || p.Receive != nil
 	p.Send, p.Receive = cmp.Or(p.Send, policy), cmp.Or(p.Receive, policy)
-	p.Burst = cmp.Or(p.Burst, speed.DefaultBurst)
+	p.Burst, p.Buffers = cmp.Or(p.Burst, speed.DefaultBurst), cmp.Or(p.Buffers, DefaultBuffers)
 }
 
 func (p *Pipeline) validate() error {
 	if p.Burst < speed.MinBurst || p.Burst > speed.MaxBurst {
 		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, speed.MinBurst, speed.MaxBurst)
+	}
+	if p.Buffers < 1 || p.Buffers > MaxBuffers {
+		return fmt.Errorf("%w: Pipeline.Buffers %d is not in 1..%d", ErrConfig, p.Buffers, MaxBuffers)
 	}
 	if err := p.bus().Check(); err != nil {
 		return fmt.Errorf("%w: Pipeline, Bus and Setup: %w", ErrConfig, err)
@@ -85,7 +96,7 @@ func (p *Pipeline) validate() error {
 	return nil
 }
 
-// bus is the way between host and NIC.
+// bus is the speed of the way between host and NIC.
 func (p *Pipeline) bus() speed.Path { return speed.Path{Rate: p.Bus, Setup: p.Setup} }
 
 // psPerNS converts the engine's clock to the pipeline's.

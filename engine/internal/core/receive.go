@@ -5,7 +5,7 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 // Receiver takes frames off the wire and places their payloads.
 type Receiver struct {
 	*Core
-	// demultiplex gives a sound frame to whom it is for.
+	// demultiplex gives a sound frame to its receiver.
 	demultiplex func(h *datasheet.Header, payload []byte) Verdict
 	// Short takes a short frame, raw one of another protocol.
 	Short func(r *Receiver, payload []byte, header uint64, b datasheet.ShortBeside)
@@ -13,6 +13,7 @@ type Receiver struct {
 	// Copied says that the frame in hand is a copy of a short one, which the line still has.
 	Copied bool
 
+	box *inbox // nil where transfers take no time
 	incoming
 	placement
 	// lent are the bytes that the frame refers to, if it does not carry its payload.
@@ -25,6 +26,17 @@ type Receiver struct {
 	// Written is an RDMA write that takes no receive, while a frame of it is placed.
 	Written Receipt
 }
+
+func newReceiver(c *Core, p *Pipeline, demultiplex func(h *datasheet.Header, payload []byte) Verdict) Receiver {
+	r := Receiver{Core: c, demultiplex: demultiplex}
+	if c.Timed {
+		r.box = newInbox(c, p.Buffers)
+	}
+	return r
+}
+
+// setMemory gives the NIC a buffer for frames with payload that arrive.
+func (r *Receiver) setMemory(buffer int, memory []byte) { r.box.payloads[buffer] = memory }
 
 // Verdict on a frame by its header.
 type Verdict int
@@ -41,6 +53,9 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 	r.Behind = true
 	if r.Waiting&receiveHooks != 0 {
 		return false
+	}
+	if r.box != nil {
+		return r.receiveBuffered(of)
 	}
 	any, before := false, of.Completed
 	for range receiveBudget {
@@ -83,6 +98,33 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 	return any
 }
 
+// receiveBuffered is Receive where transfers take their time.
+func (r *Receiver) receiveBuffered(of *WorkQueue) (any bool) {
+	before := of.Completed
+	for range receiveBudget {
+		any = r.box.fill() || any
+		if of.Completed != before || r.Events&CellsFirst != 0 {
+			return any
+		}
+		f := r.box.oldest()
+		switch {
+		case f == nil:
+			r.Behind = false
+			return any
+		case r.Held:
+			if any = r.resume() || any; r.Held {
+				return any
+			}
+		case f.seen == len(f.buf):
+			any = true
+			r.TakeFrame(f.buf)
+		default:
+			r.Held, r.buf, r.seen, r.judged = true, f.buf, 0, false
+		}
+	}
+	return any
+}
+
 // TakeFrame handles a frame that has arrived whole.
 func (r *Receiver) TakeFrame(buf []byte) {
 	r.Held, r.Entry, r.Unanswered = false, nil, false
@@ -121,7 +163,7 @@ func (r *Receiver) Deliver(buf, payload []byte, v Verdict) {
 		r.Refuse()
 	case Placing:
 		r.moved, r.Landed = 0, false
-		if r.Header.Length == 0 || r.DMA.Movers[Receive].Whole(int(r.Header.Length), r.queued()) {
+		if r.whole(int(r.Header.Length)) {
 			if !refers {
 				r.land(payload)
 			} else if !r.landBorrowed() {
@@ -140,8 +182,9 @@ func (r *Receiver) Deliver(buf, payload []byte, v Verdict) {
 			}
 		}
 		r.buf, r.seen, r.judged = buf, len(buf), true
-		r.startPlacing(payload)
-		_ = r.DMA.Movers[Receive].Arrived(len(payload)) // all of it, once
+		if r.startPlacing(payload); r.box == nil {
+			_ = r.DMA.Movers[Receive].Arrived(len(payload)) // all of it, once
+		}
 		if !r.place() {
 			r.Held = true
 			r.DMA.report(Receive)
@@ -149,6 +192,18 @@ func (r *Receiver) Deliver(buf, payload []byte, v Verdict) {
 		}
 	}
 	r.Release(buf)
+}
+
+// whole reports whether the payload of the frame in hand, n bytes, goes to host memory at once: one that a program
+// has made longer or shorter than the DMA engines take it for does, too.
+func (r *Receiver) whole(n int) bool {
+	switch {
+	case n == 0:
+		return true
+	case r.box != nil:
+		return n != r.box.oldest().payload
+	}
+	return r.DMA.Movers[Receive].Whole(n, r.queued())
 }
 
 // Refuse drops a frame. On a wire that loses nothing none is sent again: it is the end
@@ -190,6 +245,10 @@ func (r *Receiver) giveBack() {
 	if r.Copied {
 		r.Copied = false
 		r.Shorts.Pass(false)
+		return
+	}
+	if r.box != nil {
+		r.box.pop()
 		return
 	}
 	r.Port.Release()

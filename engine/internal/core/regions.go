@@ -123,7 +123,7 @@ func (m *Regions) Register(b *datasheet.RegisterMemoryBody) (reply datasheet.Reg
 		{t == nil, datasheet.ResultInvalidPtag, Field(b, &b.Ptag)},
 		{b.Access&datasheet.AccessReserved != 0, datasheet.ResultInvalidParameter, Field(b, &b.Access)},
 		{b.Access&datasheet.AccessPageList != 0 || b.Access&eagerBits != 0 && m.SRAM.Bytes == nil, datasheet.ResultNotSupported, Field(b, &b.Access)},
-		{b.Access&datasheet.AccessReadOnly != 0 && b.Access&datasheet.AccessRDMAWrite != 0 || b.Access&eagerBits == datasheet.AccessEagerWide, datasheet.ResultInvalidParameter, Field(b, &b.Access)},
+		{b.Access&datasheet.AccessReadOnly != 0 && b.Access&datasheet.AccessRDMAWrite != 0 || unsound(b.Access), datasheet.ResultInvalidParameter, Field(b, &b.Access)},
 	})
 	if why != (Refusal{}) {
 		return reply, why
@@ -137,6 +137,8 @@ func (m *Regions) Register(b *datasheet.RegisterMemoryBody) (reply datasheet.Reg
 			m.leave(r)
 			return reply, Refusal{datasheet.ResultResource, Field(b, &b.Access)}
 		}
+		r.Eager.lands, r.Eager.holds = b.Access&datasheet.AccessEagerLands != 0, b.Access&datasheet.AccessEagerHeld != 0
+		r.Eager.iova, r.Eager.length = b.IOVA, b.Length
 		at := r.Eager.piece.At
 		reply = datasheet.RegionReply{Blocks: uint32(at), Status: uint32(at + r.Eager.BlockBytes()), BlockLog2: r.Eager.Log2}
 	}
@@ -187,6 +189,7 @@ func (m *Regions) Deregister(handle uint32) {
 	r := &m.table[handle&RegionIndexMask]
 	m.Ptag(r.ptag).Users--
 	if r.Eager != nil {
+		m.writeBack(r.Eager, 0, r.length)
 		m.SRAM.Release(r.Eager.piece)
 	}
 	m.Stamp++
@@ -356,8 +359,11 @@ func (m *Regions) Modify(b *datasheet.ModifyMemoryBody) Refusal {
 		return why
 	}
 	i, old := b.Handle&RegionIndexMask, *at
-	if (b.Access^old.access)&eagerBits != 0 {
+	switch {
+	case (b.Access^old.access)&eagerBits != 0:
 		return Refusal{datasheet.ResultNotSupported, Field(b, &b.Access)}
+	case unsound(b.Access):
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Access)}
 	}
 	reply, why := m.Register(&datasheet.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access &^ eagerBits})
 	if why != (Refusal{}) {
@@ -376,4 +382,16 @@ func (m *Regions) Modify(b *datasheet.ModifyMemoryBody) Refusal {
 	m.Ptag(old.ptag).Users--
 	m.Stamp++
 	return Refusal{}
+}
+
+// RegisterDevice registers a piece of device memory that was given out, as register does
+// host memory: its application addresses are its offsets in BAR4. t is live.
+func (m *Regions) RegisterDevice(p Span, tag uint32, access datasheet.Access) (handle uint32, ok bool) {
+	r := m.enter()
+	if r == nil {
+		return 0, false
+	}
+	r.ptag, r.address, r.length, r.iova, r.access, r.Device = tag, p.At, p.size, p.At, access, true
+	m.Ptag(tag).Users++
+	return r.handle, true
 }

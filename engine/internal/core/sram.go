@@ -3,8 +3,6 @@ package core
 import (
 	"cmp"
 	"slices"
-
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sramGranule is the unit of device memory that is given out, in bytes: a cache line.
@@ -80,15 +78,3 @@ func (s *sram) Release(p Span) {
 
 // Memory is a piece of device memory. The host may change it at any time.
 func (s *sram) Memory(p Span) []byte { return s.Bytes[p.At:][:p.size:p.size] }
-
-// RegisterDevice registers a piece of device memory that was given out, as register does
-// host memory: its application addresses are its offsets in BAR4. t is live.
-func (m *Regions) RegisterDevice(p Span, tag uint32, access datasheet.Access) (handle uint32, ok bool) {
-	r := m.enter()
-	if r == nil {
-		return 0, false
-	}
-	r.ptag, r.address, r.length, r.iova, r.access, r.Device = tag, p.At, p.size, p.At, access, true
-	m.Ptag(tag).Users++
-	return r.handle, true
-}

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -57,9 +58,7 @@ func TestSRAM(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if s.Free() != size-from-used {
-					t.Fatalf("%d bytes are free, %d in use", s.Free(), used)
-				}
+				must.Be(t, s.Free(), size-from-used, "bytes are free, %d in use", used)
 			},
 		})
 		for len(live) > 0 {
@@ -69,47 +68,4 @@ func TestSRAM(t *testing.T) {
 			t.Fatalf("what is left: %+v", s.holes)
 		}
 	})
-}
-
-// Device memory is reached as host memory is, under a handle, by the tag it is for.
-func TestDeviceRegion(t *testing.T) {
-	m, host := newTestRegions(datasheet.PageSize)
-	m.SRAM.Bytes, m.SRAM.From = make([]byte, 3*datasheet.PageSize), datasheet.PageSize
-	m.SRAM.Clear()
-	tag, _ := m.CreatePtag(nil)
-	p, ok := m.SRAM.Alloc(128, sramGranule)
-	if !ok {
-		t.Fatal("no room")
-	}
-	handle, ok := m.RegisterDevice(p, tag.Ptag, 0)
-	if !ok {
-		t.Fatal("no handle")
-	}
-	l := &Layout{Segments: []Segment{{Address: p.At + 100, Handle: handle, Length: 28}}}
-	for _, c := range []struct {
-		tag  uint32
-		want datasheet.Status
-	}{{tag.Ptag, 0}, {0, datasheet.StatusProtectionError}} {
-		if _, st := m.Scatter([]byte("to the card"), l, 0, c.tag); st&datasheet.StatusErrorMask != c.want {
-			t.Errorf("tag %#x: %v, want %v", c.tag, st, c.want)
-		}
-	}
-	if got := m.SRAM.Bytes[p.At+100:][:11]; string(got) != "to the card" {
-		t.Errorf("the device has %q", got)
-	}
-	// The memory may be another after a client of the device has gone.
-	m.SRAM.Bytes = make([]byte, len(m.SRAM.Bytes))
-	host.generation++
-	m.Renew()
-	got := make([]byte, 11)
-	if st := m.Gather(got, l, 0, tag.Ptag); st != 0 || !bytes.Equal(got, make([]byte, 11)) {
-		t.Errorf("%v, %q", st, got)
-	}
-	l.Segments[0].Length++
-	if st := m.Gather(make([]byte, 29), l, 0, tag.Ptag); st != datasheet.StatusProtectionError {
-		t.Errorf("one byte too many: %v", st)
-	}
-	if why := m.DestroyPtag(&datasheet.PtagBody{Ptag: tag.Ptag}); why.Result != datasheet.ResultResource {
-		t.Errorf("the tag is in use: %+v", why)
-	}
 }

@@ -7,7 +7,7 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 type Transmitter struct {
 	*Core
 	Outgoing
-	pace
+	Box        *outbox                                      // nil where transfers take no time
 	References [datasheet.MaxReferences]datasheet.Reference // in a frame whose payload is lent
 	spare      []*Endpoint                                  // memory for ready
 	alone      bool                                         // only one endpoint has something to send
@@ -29,16 +29,14 @@ type Sending struct {
 }
 
 // Outgoing is the data frame that is being sent. Most leave in one go; one whose
-// transfers the host decides, or take their time, is held until it has left, and
-// meanwhile the wire is as if it were full.
+// transfers the host decides is held until it has left, and meanwhile the wire is as if it were full.
+// Where transfers take their time it is the frame that hostTx moves into the NIC, held until all of it is there.
 type Outgoing struct {
 	Held     bool
 	Ep       *Endpoint
 	Era      uint32 // of ep when the frame began
 	M        *Sending
 	Buf      []byte // the wire's; of transfers that take their time, the NIC's
-	out      []byte // the wire's then, nil if there is none
-	copied   int    // bytes of buf in out
 	at       uint32 // where the payload starts in the frame; zero in a raw one
 	psn      uint32
 	offset   uint32 // in the message
@@ -51,6 +49,14 @@ type Outgoing struct {
 	retry     bool   // the frame was sent before
 }
 
+func newTransmitter(c *Core, p *Pipeline) Transmitter {
+	t := Transmitter{Core: c}
+	if c.Timed {
+		t.Box = &outbox{t: &c.Tx, frames: make([]leaving, p.Buffers), instant: c.Bus.Instant()}
+	}
+	return t
+}
+
 // Outcome of an attempt to send a frame.
 type Outcome int
 
@@ -61,19 +67,24 @@ const (
 	frameCopied          // its payload cannot be lent
 )
 
+// setMemory gives the NIC a buffer for frames that leave.
+func (t *Transmitter) setMemory(buffer int, memory []byte) { t.Box.frames[buffer].memory = memory }
+
 // clear gives up the frame in progress.
 func (t *Transmitter) clear() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.Outgoing, t.spare, t.busy, t.Coming = Outgoing{}, nil, false, false
+	if t.Outgoing, t.spare = (Outgoing{}), nil; t.Box != nil {
+		t.Box.clear()
+	}
 }
 
 // Transmit gives every endpoint that has something to send a turn. It reports
 // whether anything went out.
 func (t *Transmitter) Transmit() bool {
 	before := t.Progress
-	if t.Events&Leaving != 0 && t.watch() {
+	if t.Box != nil && t.Box.drain() {
 		t.Progress++
 	}
 	if t.Held {
@@ -99,6 +110,9 @@ func (t *Transmitter) Transmit() bool {
 		t.Ready.Add(last)
 	}
 	t.spare = turn[:0]
+	if t.Box != nil && t.Box.drain() {
+		t.Progress++
+	}
 	return t.Progress != before
 }
 
@@ -106,9 +120,9 @@ func (t *Transmitter) Transmit() bool {
 // been sent before.
 func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, flags datasheet.FrameFlags, retry bool) Outcome {
 	n, at := min(m.Total-offset, ep.MaxPayload), datasheet.HeaderSize
-	if offset < ep.Shortest && t.Lender != nil && ep.Flow != nil && m.Total-ep.Shortest >= LendFrom {
-		// The message of a ring goes ahead, and its payload can be lent. It is cut alike when
-		// it is sent again.
+	if offset < ep.Shortest && t.Lender != nil && ep.Flow != nil && m.Total > ep.MaxPayload {
+		// The message of a ring goes ahead, and its payload can be lent: they do not fit one frame. It is cut alike
+		// when it is sent again.
 		n = ep.Shortest - offset
 	}
 	if m.Frames != datasheet.FrameData {
@@ -124,8 +138,8 @@ func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, fla
 		}
 	}
 	var buf []byte
-	if t.Timed {
-		buf = t.Frame(&ep.Remote.MAC, at, int(n))
+	if t.Box != nil {
+		buf = t.Box.frame(&ep.Remote.MAC, at, int(n))
 	} else {
 		buf = t.Reserve(&ep.Remote.MAC, at+int(n))
 	}
@@ -186,11 +200,11 @@ func Head(buf []byte, ep *Endpoint, m *Sending, psn, offset, n uint32, flags dat
 // Reserve reserves room on the wire for a frame of n bytes to a station. It returns nil if
 // the wire takes no more now, or if a frame is held of which the wire has a part.
 func (t *Transmitter) Reserve(to *datasheet.MAC, n int) []byte {
-	if t.Held && (!t.Timed || t.published) || t.Waiting&filterTransmit != 0 {
+	if t.Waiting&filterTransmit != 0 || t.Box == nil && t.Held || t.Box != nil && t.Box.published {
 		return nil
 	}
 	if t.Peers != nil {
-		t.Peers.Toward(*to)
+		t.Peers.SetDestination(*to)
 	}
 	return t.Port.Reserve(n)
 }
@@ -198,6 +212,9 @@ func (t *Transmitter) Reserve(to *datasheet.MAC, n int) []byte {
 // send sends a frame of no established connection, with a body unless that is nil, and
 // zeros behind that up to h.Length. It returns false if the wire takes no more now.
 func (t *Transmitter) send(h *datasheet.Header, body *datasheet.ConnectBody) bool {
+	if t.Box != nil && h.Type == datasheet.FrameDisconnect && !t.Box.empty() {
+		return false // what the connection has sent goes first
+	}
 	if body != nil {
 		h.Length = max(h.Length, datasheet.ConnectBodySize)
 	}
@@ -236,6 +253,28 @@ func (t *Transmitter) SendAck(ep *Endpoint, which datasheet.FrameType) bool {
 	return true
 }
 
+// gather is hostTx: it moves the next burst of the frame in progress into the NIC.
+func (t *Transmitter) gather() datasheet.Status {
+	o := &t.Outgoing
+	n := min(o.Length-o.Gathered, uint32(t.DMA.config.Burst))
+	if n == 0 {
+		return 0
+	}
+	at := o.at + o.Gathered
+	st := t.Regions.Gather(o.Buf[at:at+n], &o.M.Layout, o.offset+o.Gathered, o.Ep.Ptag)
+	if st == 0 {
+		o.Gathered += n
+	}
+	return st
+}
+
+// fail gives up the frame in progress, whose message has failed.
+func (t *Transmitter) fail(st datasheet.Status) Outcome {
+	t.drop()
+	t.Ep.Delivery.Failed(t.Ep, t.M, t.retry, st)
+	return FrameFailed
+}
+
 // Launch sends a complete frame, unless a program drops it: then it is as if it
 // had been lost.
 func (t *Transmitter) Launch(buf []byte) {
@@ -245,6 +284,11 @@ func (t *Transmitter) Launch(buf []byte) {
 		t.Count(datasheet.CounterFramesDropped, 1)
 		return
 	}
+	t.commit(buf)
+}
+
+// commit gives the wire a complete frame.
+func (t *Transmitter) commit(buf []byte) {
 	if t.Checksum {
 		datasheet.HeaderAt(buf).Checksum = datasheet.FrameChecksumOf(buf)
 	}
@@ -257,11 +301,11 @@ func (t *Transmitter) Launch(buf []byte) {
 // HandOver gives the wire a frame that stands for n bytes of payload.
 func (t *Transmitter) HandOver(n int) {
 	t.Port.Commit()
-	t.Handed(n)
+	t.NoteSent(n)
 }
 
-// Handed notes that the wire was given a frame that stands for n bytes of payload.
-func (t *Transmitter) Handed(n int) {
+// NoteSent notes that the wire was given a frame that stands for n bytes of payload.
+func (t *Transmitter) NoteSent(n int) {
 	t.Events, t.Dropped = t.Events|t.departs, false
 	t.Progress++
 	t.Count(datasheet.CounterFramesSent, 1)
@@ -315,6 +359,14 @@ func (m *Sending) extend(h *datasheet.Header, x *datasheet.Extension) {
 func (m *Sending) TakesReceive() bool {
 	bits := m.Control.Bits
 	return bits.Op() == datasheet.OpSend || bits.Op() == datasheet.OpRDMAWrite && bits&datasheet.ControlImmediate != 0
+}
+
+// RawFrame returns room for a raw frame of n bytes to a station, nil if there is none now.
+func (t *Transmitter) RawFrame(to *datasheet.MAC, n int) []byte {
+	if t.Box != nil {
+		return t.Box.frame(to, 0, n)
+	}
+	return t.Reserve(to, n)
 }
 
 // LaunchRaw sends a complete raw frame. It refuses one of our own protocol, which

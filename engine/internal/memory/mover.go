@@ -12,29 +12,40 @@ import "github.com/trapeze-nic/trapeze/pipeline"
 // Clock tells the time in picoseconds from any origin.
 type Clock func() int64
 
-// Log is told of transfers when they have ended. Incoming transfers are whole
-// frames. Times are the mover's clock. queued is the number of frames that were known to
-// wait behind an incoming one when it began; zero for outgoing ones.
+// Log is told of transfers when they have ended.
 type Log interface {
-	Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int)
+	Transfer(t Transfer)
+}
+
+// Transfer is one transfer of one engine. Incoming transfers are whole frames. Times are the
+// mover's clock.
+type Transfer struct {
+	Outgoing   bool
+	Frame      uint32 // its number
+	Buffer     int    // of the NIC, where the frame is
+	Start, End int64  // picoseconds
+	Bytes      int
+	Queued     int  // frames that were known to wait behind an incoming one when it began
+	Control    bool // Bytes are those of the control message ahead of the payload, which goes no further than the NIC
 }
 
 // Config of a Mover.
 type Config struct {
 	Policy pipeline.Policy
+	// Buffers is the number of frames that may be in the NIC, 1 to pipeline.MaxBuffers; 1 if zero. A
+	// policy that is a pipeline.Within may use fewer.
+	Buffers int
 	// Clock is read for policies that learn and for the log; without one there
 	// are neither.
 	Clock Clock
-	// Slow says that transfers take their time: the owner calls Away and Ended, and no frame
-	// is Plain.
+	// Slow says that transfers take their time: no frame is Plain.
 	Slow bool
 }
 
-// Mover is one direction of a NIC. One frame is in it at a time: what is behind
-// it waits on the wire or in the host's queue, which are the other buffers. It
+// Mover is one direction of a NIC: frames arrive in its buffers and leave in the same order. It
 // starts no goroutine, holds no lock, and allocates nothing while frames move.
 type Mover struct {
-	device *pipeline.Device // of the frame in progress: own or hosted
+	device *pipeline.Device // of the frames in the buffers: own or hosted
 	own    *pipeline.Device
 	hosted *pipeline.Device
 	gate   gate
@@ -42,17 +53,16 @@ type Mover struct {
 	learns pipeline.Observer
 	log    Log
 
-	slow bool
-	// under is the outgoing transfer that takes its time.
-	under transit
+	slow    bool
+	buffers int
 
-	// Wanted from the next frame on.
+	// Wanted from the next frame on that finds the buffers empty.
 	policy  pipeline.Policy
 	next    *pipeline.Device // of policy, if it is new
 	pulses  bool
 	changed bool
 
-	// plain says of the frame in progress that its policy alone decides
+	// plain says of the frames in the buffers that the policy alone decides
 	// and that the time is not wanted.
 	plain   bool
 	lets    bool // and the policy, one of the defaults, never holds a part of what is all there
@@ -60,24 +70,14 @@ type Mover struct {
 	number  uint32 // frames started
 	length  int    // of the newest frame
 	arrived int
-	queued  int   // frames known to wait behind it when it began.
-	missing int   // bytes that Cancel kept from moving
-	began   int64 // when the frame started
+	queued  int   // frames known to wait behind it when it began
+	began   int64 // when it started
+	missing int   // bytes of the frame that left last which Drop kept from moving
 	decided int64 // when the outgoing transfer started
 	moving  int   // bytes of it
 }
 
-// transit is an outgoing transfer between Away and Ended.
-type transit struct {
-	going         bool
-	timed         bool
-	frame         uint32
-	length, bytes int
-	left, queued  int
-	decided       int64
-}
-
-// gate stands in for the policy of a frame whose transfers the host decides.
+// gate stands in for the policy of the oldest frame if the host decides its transfers.
 type gate struct {
 	policy  pipeline.Policy // decides once open
 	open    bool
@@ -94,24 +94,26 @@ func (g *gate) Next(v pipeline.View) int {
 
 // New makes a mover. Errors are *pipeline.ParameterError.
 func New(c Config) (*Mover, error) {
-	own, err := pipeline.NewDevice(c.Policy, 1)
+	m := &Mover{clock: c.Clock, policy: c.Policy, slow: c.Slow, buffers: max(c.Buffers, 1)}
+	own, err := pipeline.NewDevice(c.Policy, pipeline.BuffersOf(c.Policy, m.buffers))
 	if err != nil {
 		return nil, err
 	}
-	m := &Mover{own: own, device: own, clock: c.Clock, policy: c.Policy, slow: c.Slow}
-	if m.hosted, err = pipeline.NewDevice(&m.gate, 1); err != nil {
+	m.own, m.device = own, own
+	if m.hosted, err = pipeline.NewDevice(&m.gate, m.buffers); err != nil {
 		return nil, err
 	}
 	m.change()
 	return m, nil
 }
 
+// Policy returns the delivery policy that decides, or will once the buffers are empty.
 func (m *Mover) Policy() pipeline.Policy { return m.policy }
 
-// SetPolicy has p decide from the next frame on. Errors are
+// SetPolicy makes p decide. No frame starts before those in the buffers have left. Errors are
 // *pipeline.ParameterError and change nothing.
 func (m *Mover) SetPolicy(p pipeline.Policy) error {
-	d, err := pipeline.NewDevice(p, 1)
+	d, err := pipeline.NewDevice(p, pipeline.BuffersOf(p, m.buffers))
 	if err != nil {
 		return err
 	}
@@ -119,8 +121,8 @@ func (m *Mover) SetPolicy(p pipeline.Policy) error {
 	return nil
 }
 
-// SetPulses has the host's pulses decide instead of the policy from the next
-// frame on. Switching them off also opens the frame in progress.
+// SetPulses lets the host's pulses decide instead of the policy, as SetPolicy does. Switching
+// them off also opens the frames in the buffers.
 func (m *Mover) SetPulses(on bool) {
 	m.pulses, m.changed = on, true
 	if !on {
@@ -128,31 +130,58 @@ func (m *Mover) SetPulses(on bool) {
 	}
 }
 
-// SetLog has l told of transfers from the next frame on; nil ends it.
+// SetLog tells l of transfers, as SetPolicy does; nil ends it.
 func (m *Mover) SetLog(l Log) { m.log, m.changed = l, true }
+
+// CanStart reports whether the incoming engine is idle and has a buffer.
+func (m *Mover) CanStart() bool {
+	return m.device.CanStart() && (!m.changed || m.device.Frames() == 0)
+}
+
+// Frames returns how many frames are in the buffers, arriving ones included.
+func (m *Mover) Frames() int { return m.device.Frames() }
+
+// Buffer returns the buffer of the next frame to start, Oldest that of the oldest frame.
+func (m *Mover) Buffer() int {
+	m.Settle()
+	return m.device.Buffer()
+}
+func (m *Mover) Oldest() int { return m.device.Oldest() }
 
 // Start gives the incoming engine a frame of length bytes; queued is the number
 // of frames that are known to wait behind it. Errors: pipeline.ErrFrameLength,
-// and pipeline.ErrBusy or ErrNoBuffer while a frame is in progress; they change
-// nothing.
+// and pipeline.ErrBusy or ErrNoBuffer; they change nothing.
 func (m *Mover) Start(length, queued int) error {
-	if m.changed && m.device.Frames() == 0 {
-		m.change()
+	if m.changed && m.device.Frames() > 0 {
+		return pipeline.ErrNoBuffer
 	}
+	m.Settle()
 	if _, err := m.device.Start(length); err != nil {
 		return err
 	}
 	m.device.SetBacklog(queued)
 	m.number++
-	m.length, m.arrived, m.queued, m.missing = length, 0, queued, 0
+	m.length, m.arrived, m.queued = length, 0, queued
 	if !m.plain {
-		m.gate.open, m.gate.allowed = !m.pulses, 0
+		if m.device.Frames() == 1 {
+			m.close()
+		}
 		if m.timed {
 			m.began = m.clock()
 		}
 	}
 	return nil
 }
+
+// Ahead tells of the control message of the frame that has been started, of so many bytes, which has come since a time.
+func (m *Mover) Ahead(bytes int, since int64) {
+	if m.log != nil {
+		m.log.Transfer(Transfer{Control: true, Frame: m.number - 1, Buffer: m.device.Newest(), Start: min(since, m.began), End: m.began, Bytes: bytes})
+	}
+}
+
+// close makes the frame that has become the oldest wait for pulses, if the host decides.
+func (m *Mover) close() { m.gate.open, m.gate.allowed = !m.pulses, 0 }
 
 // Plain reports whether the policy alone decides about the next frame, and
 // no log or counter wants to know when what happens to it.
@@ -161,7 +190,7 @@ func (m *Mover) Plain() bool { return m.plain && !m.changed }
 // Whole takes a frame that is all there through the mover at once, if the next
 // frame is Plain and the policy lets all of it go: one question, which a
 // small message costs. Otherwise it answers false and nothing has happened; the
-// frame then takes the way from Start to Done. No frame may be in progress.
+// frame then takes the way from Start to Done. No frame may be in the buffers.
 func (m *Mover) Whole(length, queued int) bool {
 	if m.changed || !m.lets && !m.letsGo(length, queued) {
 		return false
@@ -171,7 +200,7 @@ func (m *Mover) Whole(length, queued int) bool {
 	return true
 }
 
-// Settle does what was asked for since the last frame, unless one is in progress.
+// Settle does what was asked for, unless a frame is in the buffers.
 func (m *Mover) Settle() {
 	if m.changed && m.device.Frames() == 0 {
 		m.change()
@@ -214,7 +243,7 @@ func (m *Mover) change() {
 	}
 }
 
-// Arrived reports the progress of the incoming engine: total bytes of the frame.
+// Arrived reports the progress of the incoming engine: total bytes of the newest frame.
 // A counter that goes backwards or beyond the frame is pipeline.ErrProgress and
 // changes nothing.
 func (m *Mover) Arrived(total int) error {
@@ -228,18 +257,26 @@ func (m *Mover) Arrived(total int) error {
 	return nil
 }
 
+// Void ends the newest frame where it is, if it is still arriving. Its owner gives it up with Drop
+// once it is the oldest.
+func (m *Mover) Void() {
+	if m.device.Filling() {
+		_ = m.device.Arrived(m.length)
+	}
+}
+
 // filled tells of the incoming transfer.
 func (m *Mover) filled() {
 	now := m.clock()
 	if m.log != nil {
-		m.log.Transfer(false, m.number-1, m.began, now, m.arrived, m.queued)
+		m.log.Transfer(Transfer{Frame: m.number - 1, Buffer: m.device.Newest(), Start: m.began, End: now, Bytes: m.arrived, Queued: m.queued})
 	}
 	if m.learns != nil {
 		m.learns.ObserveArrival(m.arrived, now-m.began)
 	}
 }
 
-// Next says how many bytes the outgoing engine may move now, and whether the
+// Next says how many bytes of the oldest frame the outgoing engine may move now, and whether the
 // frame ends with them; they follow those that it has moved. The engine is busy
 // until Done. 0 means that it is busy or has to wait.
 func (m *Mover) Next() (bytes int, last bool) {
@@ -256,75 +293,50 @@ func (m *Mover) Next() (bytes int, last bool) {
 	return bytes, last
 }
 
-// Done reports that the outgoing transfer has ended. The mover is empty after
+// Done reports that the outgoing transfer has ended. The buffer is free after
 // the last one of a frame. It answers pipeline.ErrProgress if none was under way.
 func (m *Mover) Done() error {
 	if m.plain {
+		m.missing = 0
 		return m.device.Done()
 	}
-	err := m.Away()
-	m.Ended()
-	return err
-}
-
-// Away notes that the bytes of the outgoing transfer have been handed on, and will take
-// their time. After the last transfer of a frame another may start. The owner does not call
-// Next before Ended. It answers pipeline.ErrProgress if no transfer was begun.
-func (m *Mover) Away() error {
 	v, _ := m.device.Head()
+	frame, buffer := m.Asked(), m.device.Oldest()
 	if err := m.device.Done(); err != nil {
 		return err
 	}
-	m.under = transit{going: true, timed: m.timed, frame: m.number - 1, length: v.Length, bytes: m.moving,
-		left: v.Length - v.Sent, queued: v.Queued, decided: m.decided}
+	bytes := m.moving
 	m.moving = 0
-	return nil
-}
-
-// Ended reports that the transfer has ended for which Away was called. It answers false if
-// there is none.
-func (m *Mover) Ended() bool {
-	t := m.under
-	m.under = transit{}
-	if !t.timed {
-		return t.going
+	if v.Sent == v.Length {
+		m.missing = 0
+		m.close()
+	}
+	if !m.timed {
+		return nil
 	}
 	now := m.clock()
 	if m.log != nil {
-		m.log.Transfer(true, t.frame, t.decided, now, t.bytes, 0)
+		m.log.Transfer(Transfer{Outgoing: true, Frame: frame, Buffer: buffer, Start: m.decided, End: now, Bytes: bytes})
 	}
 	if m.learns != nil {
-		m.learns.Observe(pipeline.Observation{Bytes: t.bytes, Elapsed: now - t.decided, Left: t.left, Queued: t.queued})
+		m.learns.Observe(pipeline.Observation{Bytes: bytes, Elapsed: now - m.decided, Left: v.Length - v.Sent, Queued: v.Queued})
 	}
-	return true
+	return nil
 }
 
-// Alone reports whether a frame must have left before the next one starts.
-func (m *Mover) Alone() bool {
-	_, alone := m.policy.(pipeline.Alone)
-	return alone
-}
-
-// Cancel drops the frame in progress. What has been moved of it stays moved.
-func (m *Mover) Cancel() {
+// Drop gives the oldest frame up. What has been moved of it stays moved.
+func (m *Mover) Drop() {
 	v, ok := m.device.Head()
 	if !ok {
 		return
 	}
-	m.missing, m.moving = v.Length-v.Sent, 0
-	// The device is emptied as if the rest had come and gone, without a word.
-	m.gate.open = true
-	if m.device.Filling() {
-		_ = m.device.Arrived(v.Length)
-	}
-	_ = m.device.Done() // of the transfer that was under way, if any
-	for m.device.Frames() > 0 {
-		m.device.Next()
-		_ = m.device.Done()
-	}
+	m.missing = v.Length - v.Sent + m.moving
+	m.moving = 0
+	m.device.Drop()
+	m.close()
 }
 
-// Held reports whether bytes of a frame are waiting for a pulse.
+// Held reports whether bytes of the oldest frame wait for a pulse.
 func (m *Mover) Held() bool {
 	if m.device != m.hosted || m.gate.open {
 		return false
@@ -333,7 +345,7 @@ func (m *Mover) Held() bool {
 	return ok && v.Sent == m.gate.allowed && v.Sent < v.Arrived
 }
 
-// Hosted reports whether the transfers of the frame in progress, or of the next
+// Hosted reports whether the transfers of the oldest frame, or of the next
 // one if there is none, are the host's to decide.
 func (m *Mover) Hosted() bool {
 	if m.device.Frames() == 0 {
@@ -342,61 +354,61 @@ func (m *Mover) Hosted() bool {
 	return m.device == m.hosted && !m.gate.open
 }
 
-// Pulse lets bytes more of the frame in progress move; frame is the low 8 bits
+// Pulse lets bytes more of the oldest frame move; frame is the low 8 bits
 // of its number. It returns false, and nothing changes, if the frame is another
 // or is not the host's to decide, if bytes is not positive, or if more would be
 // allowed than have arrived.
 func (m *Mover) Pulse(frame uint8, bytes int) bool {
-	if m.device.Frames() == 0 || !m.Hosted() || frame != uint8(m.number-1) || bytes < 1 || bytes > m.arrived-m.gate.allowed {
+	v, ok := m.device.Head()
+	if !ok || !m.Hosted() || frame != uint8(m.Asked()) || bytes < 1 || bytes > v.Arrived-m.gate.allowed {
 		return false
 	}
 	m.gate.allowed += bytes
 	return true
 }
 
-// Release has the policy decide for the rest of the frame in progress.
+// Release lets the policy decide about the rest of the oldest frame.
 func (m *Mover) Release() { m.gate.open = true }
 
-// Asked returns the number of the frame that the policy is being asked about. It
+// Asked returns the number of the frame that the policy is being asked about: the oldest. It
 // wraps.
-func (m *Mover) Asked() uint32 {
-	if m.device.Frames() == 0 {
-		return m.number
-	}
-	return m.number - 1
-}
+func (m *Mover) Asked() uint32 { return m.number - uint32(m.device.Frames()) }
 
 // Started returns how many frames have been started: the number of the next one.
 // It wraps.
 func (m *Mover) Started() uint32 { return m.number }
 
-// State has the progress counters of the frame in progress or, if none
-// is, of the last one. A frame is in progress until its last transfer has ended, and bytes
-// count as sent once their transfer has.
+// State has the progress counters of both engines. A frame is in a buffer until its last transfer
+// has ended, and bytes count as sent once their transfer has.
 type State struct {
-	Active  bool   // a frame is in progress
+	// Of the oldest frame in the buffers or, if none is, of the frame that left last.
+	Active  bool   // a frame is in the buffers
 	Held    bool   // it waits for a pulse
 	Frame   uint32 // its number, counted from 0
 	Length  int    // bytes
 	Arrived int    // bytes that the incoming engine has moved
 	Sent    int    // bytes that the outgoing engine has moved
 	Queued  int    // frames known to wait behind it
+
+	Newest Arrival
 }
 
+// Arrival has the progress counters of the incoming engine, of the newest frame.
+type Arrival struct {
+	Frame           uint32
+	Length, Arrived int
+}
+
+// State returns the progress counters.
 func (m *Mover) State() State {
 	s := State{Length: m.length, Arrived: m.arrived, Sent: m.length - m.missing}
 	if m.length > 0 { // there has been a frame
 		s.Frame = m.number - 1
 	}
+	s.Newest = Arrival{s.Frame, m.length, m.arrived}
 	if v, ok := m.device.Head(); ok {
-		s.Active, s.Held, s.Sent, s.Queued = true, m.Held(), v.Sent-m.moving, v.Queued
-	}
-	switch t := &m.under; {
-	case !t.going:
-	case t.left > 0:
-		s.Held, s.Sent = false, s.Sent-t.bytes
-	default:
-		s = State{Active: true, Frame: t.frame, Length: t.length, Arrived: t.length, Sent: t.length - t.bytes, Queued: t.queued}
+		s.Active, s.Held, s.Frame, s.Length = true, m.Held(), m.Asked(), v.Length
+		s.Arrived, s.Sent, s.Queued = v.Arrived, v.Sent-m.moving, v.Queued
 	}
 	return s
 }

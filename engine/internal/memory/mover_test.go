@@ -5,10 +5,11 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -30,30 +31,27 @@ type owner struct {
 	cancelled bool
 }
 
-func (o *owner) Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int) {
-	if start > end || end > o.now || bytes < 1 || !outgoing && queued != o.queued || outgoing && queued != 0 {
-		o.Fatalf("transfer of %d bytes from %d to %d at %d, %d behind", bytes, start, end, o.now, queued)
+func (o *owner) Transfer(t memory.Transfer) {
+	if t.Start > t.End || t.End > o.now || t.Bytes < 1 || !t.Outgoing && t.Queued != o.queued || t.Outgoing && t.Queued != 0 || t.Buffer != 0 {
+		o.Fatalf("%+v at %d", t, o.now)
 	}
-	n := o.logged[frame]
-	if outgoing {
-		n[1] += bytes
+	n := o.logged[t.Frame]
+	if t.Outgoing {
+		n[1] += t.Bytes
 	} else {
-		n[0] += bytes
+		n[0] += t.Bytes
 	}
-	o.logged[frame] = n
+	o.logged[t.Frame] = n
 }
 
 // policyOf draws one of the policies.
 func policyOf(t *rapid.T) pipeline.Policy {
 	name := rapid.SampledFrom(pipeline.PolicyNames()).Draw(t, "policy")
-	plan, err := pipeline.ByName(name, pipeline.Parameters{
+	plan := must.Get(pipeline.ByName(name, pipeline.Parameters{
 		MinPulseSend:   rapid.IntRange(1, 700).Draw(t, "minpulse"),
 		OptimalSend:    []pipeline.Step{{Wait: 3, Bytes: 7}},
 		OptimalReceive: []pipeline.Step{{Wait: 64, Bytes: 64}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return plan.Send()
 }
 
@@ -67,9 +65,7 @@ func (o *owner) frame() {
 	}
 	hosted := o.hosted // the wish counts from the next frame on
 	o.queued = o.random.IntN(3)
-	if err := o.m.Start(o.length, o.queued); err != nil {
-		o.Fatal(err)
-	}
+	must.OK(o, o.m.Start(o.length, o.queued))
 	arrived, allowed := 0, 0
 	for steps := 0; len(o.out) < o.length && !o.cancelled; steps++ {
 		if steps > 1_000_000 {
@@ -82,9 +78,7 @@ func (o *owner) frame() {
 		switch k := o.random.IntN(40); {
 		case k < 12 && arrived < o.length:
 			arrived += 1 + o.random.IntN(min(900, o.length-arrived))
-			if err := o.m.Arrived(arrived); err != nil {
-				o.Fatal(err)
-			}
+			must.OK(o, o.m.Arrived(arrived))
 		case k < 20:
 			hostile := o.random.IntN(2) == 0
 			frame, n := uint8(o.number), 1+o.random.IntN(900)
@@ -102,16 +96,14 @@ func (o *owner) frame() {
 			o.m.Release()
 			hosted = false
 		case k == 21 && o.random.IntN(4) == 0:
-			o.m.Cancel()
+			o.m.Drop()
 			o.cancelled = true
 		case k == 22:
 			o.hosted = !o.hosted
 			o.m.SetPulses(o.hosted)
 			hosted = hosted && o.hosted
 		case k == 23:
-			if err := o.m.SetPolicy(policyOf(o.T)); err != nil {
-				o.Fatal(err)
-			}
+			must.OK(o, o.m.SetPolicy(policyOf(o.T)))
 		case k == 24:
 			if err := o.m.Start(1, 0); err == nil {
 				o.Fatal("two frames at once")
@@ -153,9 +145,7 @@ func (o *owner) deliver(hosted bool, allowed, arrived int) {
 		o.Fatal("two transfers at once")
 	}
 	o.out = append(o.out, o.in[len(o.out):end]...)
-	if err := o.m.Done(); err != nil {
-		o.Fatal(err)
-	}
+	must.OK(o, o.m.Done())
 }
 
 // TestBytesMoveOnceAndInOrder: whatever the policies, the frames, the host's
@@ -163,10 +153,7 @@ func (o *owner) deliver(hosted bool, allowed, arrived int) {
 func TestBytesMoveOnceAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &owner{T: t, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)), logged: map[uint32][2]int{}}
-		m, err := memory.New(memory.Config{Policy: policyOf(t), Clock: func() int64 { o.now += 1000; return o.now }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(memory.New(memory.Config{Policy: policyOf(t), Clock: func() int64 { o.now += 1000; return o.now }}))(t)
 		o.m = m
 		o.hosted = rapid.Bool().Draw(t, "hosted")
 		m.SetPulses(o.hosted)
@@ -201,10 +188,7 @@ func TestPoliciesThatLearn(t *testing.T) {
 	now, reads := int64(0), 0
 	clock := func() int64 { now += 10; reads++; return now }
 	p := &observer{Eager: pipeline.Eager{MinPulse: 10}}
-	m, err := memory.New(memory.Config{Policy: p, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(memory.New(memory.Config{Policy: p, Clock: clock}))(t)
 	steps := func(expect ...int) {
 		t.Helper()
 		for _, n := range expect {
@@ -213,32 +197,22 @@ func TestPoliciesThatLearn(t *testing.T) {
 			}
 		}
 	}
-	if err := m.Start(30, 7); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Arrived(20); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Start(30, 7))
+	must.OK(t, m.Arrived(20))
 	steps(20)
 	if p.moved != 20 || p.left != 10 || p.queued != 7 || p.arrived != 0 {
 		t.Fatalf("told %+v", p)
 	}
-	if err := m.Arrived(30); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Arrived(30))
 	steps(10)
 	// Start at 10, decision and end at 20 and 30, arrival at 40, 50 and 60.
 	if p.moved != 30 || p.left != 0 || p.arrived != 30 || p.elapsed != 10+30+10 {
 		t.Fatalf("told %+v", p)
 	}
 	// Nobody reads the clock for a policy that does not learn.
-	if err := m.SetPolicy(pipeline.StoreAndForward{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.SetPolicy(pipeline.StoreAndForward{}))
 	reads = 0
-	if err := errors.Join(m.Start(5, 0), m.Arrived(5)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(m.Start(5, 0), m.Arrived(5)))
 	steps(5)
 	if reads != 0 || p.moved != 30 {
 		t.Fatalf("%d looks at the clock, told %+v", reads, p)
@@ -268,25 +242,19 @@ func TestWholeFrames(t *testing.T) {
 		if tt.change != nil {
 			tt.change(m)
 		}
-		if m.Plain() != (tt.whole || name == "pieces") {
-			t.Errorf("%s: plain %v", name, m.Plain())
-		}
+		should.Be(t, m.Plain(), (tt.whole || name == "pieces"), "%s: plain", name)
 		for frame := range uint32(3) {
 			before := m.State()
 			if got := m.Whole(100, 0); got != (tt.whole || name == "a policy that is new" && frame > 0) {
 				t.Errorf("%s: frame %d goes at once: %v", name, frame, got)
 			} else if got {
-				if s := m.State(); s != (memory.State{Frame: frame, Length: 100, Arrived: 100, Sent: 100}) || m.Started() != frame+1 {
+				if s := m.State(); s != (memory.State{Frame: frame, Length: 100, Arrived: 100, Sent: 100, Newest: memory.Arrival{Frame: frame, Length: 100, Arrived: 100}}) || m.Started() != frame+1 {
 					t.Errorf("%s: %+v after frame %d", name, s, frame)
 				}
 				continue
 			}
-			if s := m.State(); s != before {
-				t.Errorf("%s: %+v was %+v", name, s, before)
-			}
-			if err := errors.Join(m.Start(100, 0), m.Arrived(100)); err != nil {
-				t.Fatal(err)
-			}
+			should.Be(t, m.State(), before, "%s", name)
+			must.OK(t, errors.Join(m.Start(100, 0), m.Arrived(100)))
 			m.Release()
 			for n, last := m.Next(); n > 0; n, last = m.Next() {
 				if m.Done() != nil || last {
@@ -301,164 +269,13 @@ type waits struct{}
 
 func (waits) Next(pipeline.View) int { return 0 }
 
-func TestBadUse(t *testing.T) {
-	if _, err := memory.New(memory.Config{}); !errors.Is(err, pipeline.ErrParameter) {
-		t.Errorf("no policy: %v", err)
-	}
-	m := newMover(t, pipeline.StoreAndForward{}, nil)
-	if err := m.SetPolicy(nil); !errors.Is(err, pipeline.ErrParameter) || m.Policy() != (pipeline.StoreAndForward{}) {
-		t.Errorf("no policy: %v, now %v", err, m.Policy())
-	}
-	for _, n := range []int{-1, 0, pipeline.MaxFrame + 1} {
-		if err := m.Start(n, 0); !errors.Is(err, pipeline.ErrFrameLength) {
-			t.Errorf("frame of %d bytes: %v", n, err)
-		}
-	}
-	if m.Pulse(0, 1) || m.Arrived(1) == nil || m.Done() == nil {
-		t.Error("something moved before the first frame")
-	}
-	if s := m.State(); s != (memory.State{}) {
-		t.Errorf("%+v before the first frame", s)
-	}
-	m.Cancel()
-	m.SetLog(never{t}) // there is no clock
-	if err := errors.Join(m.Start(9, 0), m.Arrived(9)); err != nil {
-		t.Fatal(err)
-	}
-	if n, last := m.Next(); n != 9 || !last || m.Done() != nil {
-		t.Fatalf("%d bytes, last %v", n, last)
-	}
-}
-
-type never struct{ *testing.T }
-
-func (n never) Transfer(bool, uint32, int64, int64, int, int) { n.Error("told without a clock") }
-
 func newMover(t testing.TB, p pipeline.Policy, clock memory.Clock) *memory.Mover {
 	t.Helper()
-	m, err := memory.New(memory.Config{Policy: p, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(memory.New(memory.Config{Policy: p, Clock: clock}))(t)
 	return m
-}
-
-// move takes a frame of 8 KiB through m, in bursts, and returns the transfers.
-func move(t testing.TB, m *memory.Mover, burst int) (transfers int) {
-	const length = 8192
-	if err := m.Start(length, 0); err != nil {
-		t.Fatal(err)
-	}
-	for arrived := 0; arrived < length; {
-		arrived = min(arrived+burst, length)
-		if err := m.Arrived(arrived); err != nil {
-			t.Fatal(err)
-		}
-		if m.Held() {
-			m.Pulse(uint8(m.State().Frame), burst)
-		}
-		for n, _ := m.Next(); n > 0; n, _ = m.Next() {
-			transfers++
-			if err := m.Done(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return transfers
-}
-
-var timed = func() memory.Clock {
-	start := time.Now()
-	return func() int64 { return int64(time.Since(start)) * 1000 }
 }
 
 // discardLog is a log that keeps nothing.
 type discardLog struct{}
 
-func (discardLog) Transfer(bool, uint32, int64, int64, int, int) {}
-
-func TestNothingIsAllocated(t *testing.T) {
-	for _, p := range []pipeline.Policy{pipeline.StoreAndForward{}, pipeline.Static{Pulse: 512}, pipeline.Eager{MinPulse: 128}, pipeline.NewAuto(pipeline.EarlyBytes)} {
-		for _, hosted := range []bool{false, true} {
-			m := newMover(t, p, timed())
-			m.SetPulses(hosted)
-			m.SetLog(discardLog{})
-			move(t, m, 512)
-			if n := testing.AllocsPerRun(200, func() { move(t, m, 512) }); n != 0 {
-				t.Errorf("%T, hosted %v: %v allocations", p, hosted, n)
-			}
-		}
-	}
-}
-
-// BenchmarkDecision is the cost of one decision: an operation is one report of
-// progress and the question what may move, with no bytes behind it. The policy
-// says yes in the share of them that transfers/op states; then the end of the
-// transfer is part of the operation, and the question whether more may move, as
-// are a frame's start and its end.
-func BenchmarkDecision(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		policy pipeline.Policy
-		clock  memory.Clock
-		burst  int
-	}{
-		{"store-and-forward", pipeline.StoreAndForward{}, nil, 512},
-		{"static", pipeline.Static{Pulse: 512}, nil, 512},
-		{"eager", pipeline.Eager{MinPulse: 512}, nil, 512},
-		{"auto", pipeline.NewAuto(pipeline.FewTransfers), nil, 512},
-		{"auto-learning", pipeline.NewAuto(pipeline.FewTransfers), ticks(), 512},
-		// All of a frame in one decision: the whole cost of a small message.
-		{"frame", pipeline.Eager{MinPulse: 512}, nil, 8192},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			m := newMover(b, c.policy, c.clock)
-			transfers, decisions := 0, 0
-			b.ReportAllocs()
-			for b.Loop() {
-				if decisions%(8192/c.burst) == 0 {
-					if err := m.Start(8192, 0); err != nil {
-						b.Fatal(err)
-					}
-				}
-				decisions++
-				if err := m.Arrived((decisions-1)%(8192/c.burst)*c.burst + c.burst); err != nil {
-					b.Fatal(err)
-				}
-				for n, last := m.Next(); n > 0; n, last = m.Next() {
-					transfers++
-					if err := m.Done(); err != nil {
-						b.Fatal(err)
-					}
-					if last {
-						break
-					}
-				}
-			}
-			b.ReportMetric(float64(transfers)/float64(b.N), "transfers/op")
-		})
-	}
-}
-
-// BenchmarkWhole is the cost of the one decision that a frame takes which is all
-// there: what a small message pays in each direction.
-func BenchmarkWhole(b *testing.B) {
-	for name, p := range map[string]pipeline.Policy{"store-and-forward": pipeline.StoreAndForward{}, "eager": pipeline.Eager{MinPulse: 512}} {
-		b.Run(name, func(b *testing.B) {
-			m := newMover(b, p, nil)
-			b.ReportAllocs()
-			for b.Loop() {
-				if !m.Whole(8192, 0) {
-					b.Fatal("refused")
-				}
-			}
-		})
-	}
-}
-
-// ticks is a clock that goes on by 10 ns at each look, so that the cost of a real
-// clock is left out.
-func ticks() memory.Clock {
-	now := int64(0)
-	return func() int64 { now += 10_000; return now }
-}
+func (discardLog) Transfer(memory.Transfer) {}

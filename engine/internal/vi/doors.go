@@ -5,7 +5,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Post is described at vfio.Path.
 func (p *Path) Post(producer uint32) {
 	if !p.Mu.TryLock() {
 		p.Ring(core.BellSend, producer, true)
@@ -17,7 +16,7 @@ func (p *Path) Post(producer uint32) {
 		q.Producer = producer
 		for p.send() && q.Fetched != producer {
 		}
-		if q.Fetched != producer || p.k.Carried != 0 {
+		if q.Fetched != producer || p.k.DirectOps != 0 {
 			p.left(producer)
 		}
 	}
@@ -40,12 +39,11 @@ func (p *Path) left(producer uint32) {
 	if p.k.Events&core.Unflushed != 0 {
 		p.k.Tx.Flush()
 	}
-	if p.Ep.Send.Posted() != 0 || p.k.Carried >= CarriedPerRound {
+	if p.Ep.Send.Posted() != 0 || p.k.DirectOps >= DirectPerRound {
 		p.Ring(core.BellSend, producer, false)
 	}
 }
 
-// PostReceives is described at vfio.Path.
 func (p *Path) PostReceives(producer uint32) {
 	if !p.Mu.TryLock() {
 		p.Ring(core.BellRecv, producer, true)
@@ -93,7 +91,6 @@ func (g *guardedCalls) prepare(p *Path, receive bool, post func(uint32)) {
 	}
 }
 
-// PostGuarded is described at vfio.Path.
 func (p *Path) PostGuarded(receive bool, producer uint32) {
 	g := p.guardedCalls(receive)
 	g.producer = producer
@@ -118,7 +115,6 @@ func (p *Path) guardedCalls(receive bool) *guardedCalls {
 // stepEvery is the number of polls of which one is a round, which looks at timers and doorbells.
 const stepEvery = 64
 
-// Poll is described at vfio.Path.
 func (p *Path) Poll(receive bool, most int) bool {
 	looks := &p.looks[0]
 	if receive {
@@ -212,7 +208,6 @@ func (k *Transport) CQPathOf(cq uint32) *CQPath {
 	return nil
 }
 
-// Poll is described at vfio.CQPath.
 func (c *CQPath) Poll(most int) bool {
 	c.looks++
 	gate := c.Gate.Load()

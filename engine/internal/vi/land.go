@@ -50,7 +50,7 @@ func (p *Path) landed(seg *datasheet.ControlSegment, header uint64, n uint32, st
 	p.r.Done++
 	k.Count(datasheet.CounterCompletions, 1)
 	p.took(header, n)
-	k.Handed = true
+	k.Delivered = true
 	k.Count(datasheet.CounterMessagesReceived, 1)
 	if q.Watched() {
 		k.CQs.Tell(p.Ep, q, q.Completed-1, st)

@@ -187,7 +187,7 @@ func unrel(ep *core.Endpoint) *unreliable {
 // takes no more, it returns false, and nothing has happened.
 func (p *Path) put(header uint64, m *core.Sending) bool {
 	k, to, last := p.k, p.to, p.Ep.Send.Posted() == 0
-	first, second := k.pieces(p.Ep, m)
+	first, second := k.pieces(m)
 	if first == nil || m.Total > p.Ep.MaxPayload {
 		return false
 	}
@@ -206,14 +206,13 @@ func (p *Path) put(header uint64, m *core.Sending) bool {
 	return true
 }
 
-// pieces are where a sound message of a format stands, nil if that is not known, or its payload is rather lent.
-func (k *Transport) pieces(ep *core.Endpoint, m *core.Sending) (first, second []byte) {
+// pieces are where a sound message of a format stands, nil if that is not known.
+func (k *Transport) pieces(m *core.Sending) (first, second []byte) {
 	switch {
 	case m.Status != 0 || m.Stamp != k.Regions.Stamp:
+		return nil, nil
 	case m.Total == uint32(len(m.Memory)):
 		return m.Memory, nil
-	case k.Lender == nil || m.Total-ep.Shortest < core.LendFrom:
-		return m.Pieces[0], m.Pieces[1]
 	}
-	return nil, nil
+	return m.Pieces[0], m.Pieces[1]
 }

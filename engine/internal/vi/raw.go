@@ -48,7 +48,7 @@ func (k *Transport) sendRaw(ep *core.Endpoint, m *core.Sending) core.Outcome {
 		return core.FrameWaiting
 	}
 	if st == 0 {
-		buf := t.Frame(&ep.Remote.MAC, 0, max(int(m.Total), datasheet.MinFrame))
+		buf := t.RawFrame(&ep.Remote.MAC, max(int(m.Total), datasheet.MinFrame))
 		if buf == nil {
 			return core.FrameWaiting
 		}

@@ -131,9 +131,9 @@ func (k *Transport) refused(ep *core.Endpoint, code datasheet.EventCode, what *c
 	k.Event(datasheet.Event{Code: code, Endpoint: ep.ID, CQ: datasheet.NoCQ, Detail: what.Handle, Descriptor: what.Address})
 }
 
-// CarriedPerRound is after how many operations without a frame the doorbell does a round: the
+// DirectPerRound is after how many operations without a frame the doorbell does a round: the
 // peer is to be heard, and told that this end lives.
-const CarriedPerRound = 32
+const DirectPerRound = 32
 
 // carry carries out m, an operation that has begun, if nothing before it is under way and the
 // peer lets this end copy. It returns false if m has to go in frames.
@@ -157,7 +157,7 @@ func (r *reliable) carry(m *core.Sending) bool {
 		m.Awaits = 0
 	}
 	m.AllCut = true
-	r.nic.Carried++
+	r.nic.DirectOps++
 	r.delivered(m)
 	return true
 }
@@ -200,7 +200,7 @@ func (k *Transport) ReadDirect(ep *core.Endpoint, from, into core.Segment) bool 
 	theirs, entry := r.reach(table, from, false)
 	done := len(w) == len(theirs) && copy(w, theirs) > 0 && entry.Load(from.Handle, new(datasheet.DirectRegion))
 	if d.Port.End(); done {
-		k.Carried++
+		k.DirectOps++
 		k.Count(datasheet.CounterMessagesSent, 1)
 	}
 	return done

@@ -129,9 +129,9 @@ func (k *Transport) Revoke(handle uint32) {
 	}
 }
 
-// LastWords takes what the peer says of a connection that it has ended, and why it did. It returns
+// EndReason takes what the peer says of a connection that it has ended, and why it did. It returns
 // false if that cannot be.
-func (k *Transport) LastWords(ep *core.Endpoint, h *datasheet.Header, reason datasheet.Result) (datasheet.Result, bool) {
+func (k *Transport) EndReason(ep *core.Endpoint, h *datasheet.Header, reason datasheet.Result) (datasheet.Result, bool) {
 	switch r := rel(ep); {
 	case !r.deliveredUpTo(h.Message):
 		return reason, false

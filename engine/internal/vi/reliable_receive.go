@@ -157,7 +157,7 @@ func (r *reliable) finishReceipts() {
 		if in.Received != in.Extent || int32(r.Expect-in.Last) <= 0 {
 			return // or something is missing that was sent before its last frame
 		}
-		in.Open, e.Handed = false, true
+		in.Open, e.Delivered = false, true
 		r.Done++
 		if r.wants {
 			r.answerCredit()

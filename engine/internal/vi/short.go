@@ -100,7 +100,7 @@ func (p *Path) takeFormatted(payload []byte, header uint64, b datasheet.ShortBes
 	}
 	r.Done++
 	p.took(header, n)
-	p.k.Handed = true
+	p.k.Delivered = true
 	p.k.Count(datasheet.CounterMessagesReceived, 1)
 	p.Ep.Kind.Format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), immediateOf(b))
 	return true

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -22,18 +24,16 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(fmt.Sprint(mtu), func(b *testing.B) {
 			b.ReportAllocs()
 			left, right := jumboPair(b, mtu)
-			c := ethernet.Options{MTU: mtu, Pool: newPool(b, ethernet.PoolOptions{Buffers: 1536, Size: (mtu+4415)/4096*4096 - 64})}
+			c := ethernet.Options{MTU: mtu, Pool: porttest.NewPool(b, ethernet.PoolOptions{Buffers: 1536, Size: (mtu+4415)/4096*4096 - 64})}
 			from := open(b, "afxdp:"+left, c).Queue(0)
-			c.Pool = newPool(b, c.Pool.Options())
+			c.Pool = porttest.NewPool(b, c.Pool.Options())
 			to := open(b, "afxdp:"+right, c).Queue(0)
 			length := mtu + ethernet.HeaderSize
 			b.SetBytes(int64(length))
 			taken := make(chan error, 1)
 			var got atomic.Int64
 			go func() { taken <- take(to, b.N, &got) }()
-			if err := pin(1); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, pin(1))
 			frames, sent := make([]ethernet.Frame, benchBurst), 0
 			for b.ResetTimer(); sent < b.N; {
 				// As many are under way as in a connection's window, and as a receive ring holds.
@@ -43,16 +43,11 @@ func BenchmarkStream(b *testing.B) {
 				for i := range frames[:n] {
 					frames[i].Length = uint16(length)
 				}
-				m, err := from.Send(frames[:n])
-				if err != nil {
-					b.Fatal(err)
-				}
+				m := must.Get(from.Send(frames[:n]))(b)
 				from.Cache().Free(frames[m:n])
 				sent += m
 			}
-			if err := <-taken; err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, <-taken)
 		})
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
@@ -26,14 +28,12 @@ func unevenPair(t testing.TB, left, right queuesOf) (string, string) {
 	if noNamespace != "" {
 		t.Skip("it needs " + noNamespace)
 	}
-	names++
-	a, b := fmt.Sprintf("left%d", names), fmt.Sprintf("right%d", names)
+	n := names.Add(1)
+	a, b := fmt.Sprintf("left%d", n), fmt.Sprintf("right%d", n)
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.NumTxQueues, attributes.NumRxQueues = a, left.send, left.receive
 	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: b, PeerNumTxQueues: uint32(right.send), PeerNumRxQueues: uint32(right.receive)}
-	if err := netlink.LinkAdd(veth); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, netlink.LinkAdd(veth))
 	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
 	up(t, a)
 	up(t, b)
@@ -52,6 +52,7 @@ func opening(t testing.TB, address string, c ethernet.Options) (ethernet.Port, s
 // TestDeafQueues: the queues that get nothing of what the peer sends by any of its queues
 // are those, and only those, that a port warns of.
 func TestDeafQueues(t *testing.T) {
+	leaktest.Parallel(t)
 	for _, tt := range []struct {
 		options     string
 		left, right queuesOf // frames go to the right
@@ -66,22 +67,17 @@ func TestDeafQueues(t *testing.T) {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			leaktest.Check(t)
 			a, b := unevenPair(t, tt.left, tt.right)
-			c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), ReceiveDescriptors: 64, Queues: tt.left.send}
+			c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), ReceiveDescriptors: 64, Queues: tt.left.send}
 			left, _ := opening(t, "afxdp:"+a, c)
 			c.Queues = tt.right.receive
 			right, said := opening(t, "afxdp:"+b+tt.options, c)
 			got := make([]int, c.Queues)
 			for i := range tt.left.send {
-				if porttest.Send(t, left.Queue(i), i, 1) != 1 {
-					t.Fatal("not sent")
-				}
+				must.Be(t, porttest.Send(t, left.Queue(i), i, 1), 1, "not")
 				frames := make([]ethernet.Frame, 1)
 				waittest.Until(t, "a frame", func() bool {
 					for q := range got {
-						n, err := right.Queue(q).Receive(frames)
-						if err != nil {
-							t.Fatal(err)
-						}
+						n := must.Get(right.Queue(q).Receive(frames))(t)
 						right.Queue(q).Cache().Free(frames[:n])
 						if n > 0 {
 							got[q]++
@@ -103,10 +99,10 @@ func TestDeafQueues(t *testing.T) {
 
 // TestOneWayQueues: queues that have only one direction are refused, with their number.
 func TestOneWayQueues(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	for _, queues := range []queuesOf{{1, 4}, {4, 1}} {
 		a, _ := unevenPair(t, queues, queuesOf{1, 4})
-		_, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Queues: 2, Logger: quiet})
+		_, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Queues: 2, Logger: quiet})
 		want := fmt.Sprintf("number 1 is wanted, the interface has 1 (%d to receive, %d to send)", queues.receive, queues.send)
 		if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ethtool -L "+a) {
 			t.Errorf("%+v: %v", queues, err)
@@ -117,9 +113,9 @@ func TestOneWayQueues(t *testing.T) {
 // TestFewReceiveQueues: the driver wants as many as its peer has to send by, and the error
 // says so.
 func TestFewReceiveQueues(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, _ := unevenPair(t, queuesOf{1, 1}, queuesOf{4, 1})
-	_, err := ethernet.Open(t.Context(), "afxdp:"+a+"?mode=native", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Logger: quiet})
+	_, err := ethernet.Open(t.Context(), "afxdp:"+a+"?mode=native", ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: quiet})
 	if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), "ethtool -L "+a+" rx N") {
 		t.Error(err)
 	}
@@ -128,17 +124,13 @@ func TestFewReceiveQueues(t *testing.T) {
 // TestMissingSums: who takes frames for all stations learns that they lack checksums, and
 // what helps, until that is done.
 func TestMissingSums(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Promiscuous: true}
+	c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Promiscuous: true}
 	help := "ethtool -K " + b + " tx off"
 	p, said := opening(t, "afxdp:"+a, c)
-	if !strings.Contains(said, help) {
-		t.Errorf("it said: %s", said)
-	}
-	if err := errors.Join(p.Close(), afxdp.LeaveSums(b, false)); err != nil {
-		t.Fatal(err)
-	}
+	should.Contain(t, said, help)
+	must.OK(t, errors.Join(p.Close(), afxdp.LeaveSums(b, false)))
 	if _, said = opening(t, "afxdp:"+a, c); said != "" {
 		t.Errorf("without a reason it said: %s", said)
 	}
@@ -147,16 +139,14 @@ func TestMissingSums(t *testing.T) {
 // TestOtherQueues: who takes frames for all stations learns of queues whose frames do not
 // come.
 func TestOtherQueues(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, _ := pair(t, 4)
-	c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Promiscuous: true, ReceiveDescriptors: 64, Queues: 3}
+	c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Promiscuous: true, ReceiveDescriptors: 64, Queues: 3}
 	p, said := opening(t, "afxdp:"+a, c)
 	if !strings.Contains(said, "by 1 other queues") || !strings.Contains(said, "open 4 queues") {
 		t.Errorf("it said: %s", said)
 	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Close())
 	c.Queues = 4
 	if _, said = opening(t, "afxdp:"+a, c); strings.Contains(said, "other queues") {
 		t.Errorf("it said: %s", said)
@@ -166,35 +156,24 @@ func TestOtherQueues(t *testing.T) {
 // TestLateBuffers: a queue for which the pool had too few buffers says so, and gets them
 // when there are some.
 func TestLateBuffers(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolOptions{Buffers: 160})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 160})
 	held := make([]ethernet.Frame, 150)
 	cache := pool.NewCache()
 	defer cache.Close()
-	if cache.Alloc(held) != len(held) {
-		t.Fatal("no buffers")
-	}
+	must.Be(t, cache.Alloc(held), len(held), "no buffers")
 	p, said := opening(t, "afxdp:"+a, ethernet.Options{Pool: pool, ReceiveDescriptors: 64})
-	if !strings.Contains(said, "queue 0 begins with 10 of 64 buffers") {
-		t.Errorf("it said: %s", said)
-	}
+	should.Contain(t, said, "queue 0 begins with 10 of 64 buffers")
 	cache.Free(held)
 	q, frames := p.Queue(0), make([]ethernet.Frame, 64)
-	if n, err := q.Receive(frames); n != 0 || err != nil {
-		t.Fatal(n, err)
-	}
+	must.Give(q.Receive(frames))(t, 0)
 	sender := open(t, "afxdp:"+b, ethernet.Options{ReceiveDescriptors: 64})
-	if n := porttest.Send(t, sender.Queue(0), 0, 60); n != 60 { // more than 10
-		t.Fatalf("%d are sent", n)
-	}
+	must.Be(t, porttest.Send(t, sender.Queue(0), 0, 60), 60) // more than 10
 	waittest.Until(t, "all are sent", func() bool { n, err := sender.Queue(0).Unsent(); return n == 0 && err == nil })
 	got := 0
 	waittest.Until(t, "all frames", func() bool {
-		n, err := q.Receive(frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(q.Receive(frames))(t)
 		q.Cache().Free(frames[:n])
 		got += n
 		return got == 60

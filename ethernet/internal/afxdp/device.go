@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 // device is an open interface. It implements port.NIC.
@@ -32,7 +33,6 @@ type device struct {
 	unstopped bool
 }
 
-// Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
 	d.port, d.config = p, p.Options()
 	pool := d.config.Pool
@@ -49,7 +49,6 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	return d.host.do(func() error { return d.setUp(ctx, info) })
 }
 
-// Hint implements port.NIC.
 func (d *device) Hint(err error) string {
 	var config *ethernet.ConfigError
 	switch {
@@ -109,20 +108,17 @@ func capabilities() string {
 // moment later.
 func (d *device) patiently(ctx context.Context, f func() error) error {
 	end := time.Now().Add(d.config.Timeout)
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		err := f()
 		if !errBusy(err) && !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, wait) != nil {
 			return errors.Join(err, ctx.Err())
-		case <-time.After(pause):
 		}
 	}
 }
 
-// Link implements port.NIC.
 func (d *device) Link(context.Context) (ethernet.Link, error) {
 	a, err := d.host.look(d.index)
 	if err != nil {

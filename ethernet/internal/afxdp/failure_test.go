@@ -18,7 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
@@ -31,12 +33,10 @@ func TestRefusals(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := pair(t, 2)
 	down, _ := pair(t, 1)
-	if err := netlink.LinkSetDown(linkOf(t, down)); err != nil {
-		t.Fatal(err)
-	}
-	pool := newPool(t, ethernet.PoolOptions{})
-	small := newPool(t, ethernet.PoolOptions{Size: 1900})
-	large := newPool(t, ethernet.PoolOptions{Size: 9216, Buffers: 1024})
+	must.OK(t, netlink.LinkSetDown(linkOf(t, down)))
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	small := porttest.NewPool(t, ethernet.PoolOptions{Size: 1900})
+	large := porttest.NewPool(t, ethernet.PoolOptions{Size: 9216, Buffers: 1024})
 	for _, tt := range []struct {
 		address string
 		config  ethernet.Options
@@ -45,11 +45,11 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"afxdp:", ethernet.Options{}, vfio.ErrBadAddress, "afxdp:eth0"},
 		{"afxdp:an-interface-name-too-long", ethernet.Options{}, vfio.ErrBadAddress, "afxdp:eth0"},
-		{"afxdp:" + a + "?mode=fast", ethernet.Options{}, vfio.ErrBadAddress, "mode=native"},
-		{"afxdp:" + a + "?copy=no", ethernet.Options{}, vfio.ErrBadAddress, "copy=zero"},
-		{"afxdp:" + a + "?queue=-1", ethernet.Options{}, vfio.ErrBadAddress, "0 to 4095"},
-		{"afxdp:" + a + "?queue=4096", ethernet.Options{}, vfio.ErrBadAddress, "0 to 4095"},
-		{"afxdp:" + a + "?mod=native", ethernet.Options{}, vfio.ErrBadAddress, "mode, copy and queue"},
+		{"afxdp:" + a + "?mode=fast", ethernet.Options{}, vfio.ErrBadAddress, "native or generic"},
+		{"afxdp:" + a + "?copy=no", ethernet.Options{}, vfio.ErrBadAddress, "zero or copy"},
+		{"afxdp:" + a + "?queue=-1", ethernet.Options{}, vfio.ErrBadAddress, "0..4095"},
+		{"afxdp:" + a + "?queue=4096", ethernet.Options{}, vfio.ErrBadAddress, "0..4095"},
+		{"afxdp:" + a + "?mod=native", ethernet.Options{}, vfio.ErrBadAddress, "did you mean mode"},
 		{"afxdp:" + a + "?mode=generic&copy=zero", ethernet.Options{}, vfio.ErrBadAddress, "mode=native"},
 		{"afxdp:none0", ethernet.Options{}, ethernet.ErrDeviceGone, a},
 		{"afxdp:lo", ethernet.Options{}, ethernet.ErrNotSupported, "no Ethernet interface"},
@@ -58,11 +58,11 @@ func TestRefusals(t *testing.T) {
 		{"afxdp:" + a + "?queue=2", ethernet.Options{}, ethernet.ErrNotSupported, "the interface has 2"},
 		{"afxdp:" + a, ethernet.Options{MTU: 3500, Pool: large}, ethernet.ErrNotSupported, "mtu 3500"},
 		{"afxdp:" + a, ethernet.Options{MTU: 9000, Pool: large}, ethernet.ErrNotSupported, "mtu 9000"},
-		{"afxdp:" + a, ethernet.Options{MTU: 8200, Pool: newPool(t, ethernet.PoolOptions{Size: 8256})}, ethernet.ErrConfig, "Options.MTU"},
+		{"afxdp:" + a, ethernet.Options{MTU: 8200, Pool: porttest.NewPool(t, ethernet.PoolOptions{Size: 8256})}, ethernet.ErrConfig, "Options.MTU"},
 		{"afxdp:" + a + "?copy=zero", ethernet.Options{MTU: 9000, Pool: large}, ethernet.ErrConfig, "pages for longer frames"},
 		{"afxdp:" + a, ethernet.Options{Pool: small}, ethernet.ErrConfig, "at least 1984"},
 		{"afxdp:" + a + "?copy=zero", ethernet.Options{}, ethernet.ErrConfig, "1984 or"},
-		{"afxdp:" + a + "?copy=zero", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Size: 4032})}, ethernet.ErrNotSupported, "copy=auto"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Size: 4032})}, ethernet.ErrNotSupported, "copy=auto"},
 		{"afxdp:" + a, ethernet.Options{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
 		{"afxdp:" + a, ethernet.Options{Moderation: time.Millisecond}, ethernet.ErrNotSupported, "ethtool -C"},
 		{"afxdp:" + a, ethernet.Options{HashKey: [40]byte{1}}, ethernet.ErrNotSupported, "ethtool -X"},
@@ -85,18 +85,15 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("without a pool: %v", err)
 	}
 	// A configuration that was checked already, with all defaults, is good.
-	c, err := ethernet.Options{Pool: pool, Logger: quiet}.Check()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ethernet.Options{Pool: pool, Logger: quiet}.Check())(t)
 	open(t, "afxdp:"+a, c)
 }
 
 // TestInUse: a queue and an interface that somebody has are waited for, but not for ever.
 func TestInUse(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, _ := pair(t, 2)
-	pool := newPool(t, ethernet.PoolOptions{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool})
 	c := ethernet.Options{Pool: pool, Timeout: 50 * time.Millisecond, Logger: quiet}
 	for _, options := range []string{"", "?queue=1", "?mode=generic"} {
@@ -110,17 +107,15 @@ func TestInUse(t *testing.T) {
 	if _, err := ethernet.Open(ctx, "afxdp:"+a, c); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with a deadline: %v", err)
 	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Close())
 	open(t, "afxdp:"+a, c)
 }
 
 // TestRestart: queues go on after restarts while they are in use, and no buffer is lost.
 func TestRestart(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolOptions{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	left := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Interrupts: true})
 	right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool, Interrupts: true})
 	stop := make(chan struct{})
@@ -152,9 +147,7 @@ func TestRestart(t *testing.T) {
 	for range rounds {
 		for _, p := range []ethernet.Port{left, right} {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
-			if err := p.Restart(ctx); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, p.Restart(ctx))
 			cancel()
 		}
 	}
@@ -164,17 +157,18 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%d restarts", n)
 	}
 	settle(t, left.Queue(0), right.Queue(0))
-	exchange(t, left.Queue(0), right.Queue(0), 500, 64)
+	porttest.Exchange(t, left.Queue(0), right.Queue(0), 500, 64)
 }
 
 // TestClose: whoever uses a port that is closed gets ErrClosed, and the buffers come back.
 func TestClose(t *testing.T) {
+	leaktest.Parallel(t)
 	for _, interrupts := range []bool{false, true} {
 		leaktest.Check(t)
 		a, b := pair(t, 1)
-		pool := newPool(t, ethernet.PoolOptions{})
+		pool := porttest.NewPool(t, ethernet.PoolOptions{})
 		left, right := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Interrupts: interrupts}), open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
-		exchange(t, left.Queue(0), right.Queue(0), 64, 32)
+		porttest.Exchange(t, left.Queue(0), right.Queue(0), 64, 32)
 		var users sync.WaitGroup
 		users.Go(func() {
 			q, frames := left.Queue(0), make([]ethernet.Frame, 16)
@@ -197,9 +191,7 @@ func TestClose(t *testing.T) {
 		})
 		waittest.Until(t, "frames", func() bool { return left.Stats().Queues[0].SentFrames > 200 })
 		for range 2 {
-			if err := left.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, left.Close())
 		}
 		users.Wait()
 		if err := left.SetPromiscuous(true); !errors.Is(err, ethernet.ErrClosed) {
@@ -229,9 +221,7 @@ func TestDeleted(t *testing.T) {
 		var deleted sync.WaitGroup
 		deleted.Go(func() {
 			time.Sleep(5 * time.Millisecond) // so that there is load; if not, the test is only weaker
-			if err := netlink.LinkDel(link); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, netlink.LinkDel(link))
 		})
 		waittest.Until(t, "an error", func() bool {
 			n := q.Cache().Alloc(frames)
@@ -258,19 +248,20 @@ func TestDeleted(t *testing.T) {
 		if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrDeviceGone) {
 			t.Errorf("restart without an interface: %v", err)
 		}
-		names-- // the same name again
+		names.Add(-1) // the same name again
 		a, b := pair(t, 1)
 		if err := p.Restart(t.Context()); err != nil {
 			t.Fatalf("restart on %s: %v", a, err)
 		}
 		right := open(t, "afxdp:"+b, ethernet.Options{})
-		exchange(t, q, right.Queue(0), 200, 64)
+		porttest.Exchange(t, q, right.Queue(0), 200, 64)
 	}
 }
 
 // TestHostileRings: rings that make no sense are replaced, and frames flow again. A kernel
 // that does not stop ends the port.
 func TestHostileRings(t *testing.T) {
+	leaktest.Parallel(t)
 	for name, spoil := range map[string]func(p ethernet.Port) bool{
 		"receive":        func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<31) },
 		"receive behind": func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<32-5) },
@@ -281,10 +272,10 @@ func TestHostileRings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)
 			a, b := pair(t, 1)
-			pool := newPool(t, ethernet.PoolOptions{})
+			pool := porttest.NewPool(t, ethernet.PoolOptions{})
 			left, right := open(t, "afxdp:"+a, ethernet.Options{Pool: pool}), open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
-			exchange(t, left.Queue(0), right.Queue(0), 64, 64)
-			exchange(t, right.Queue(0), left.Queue(0), 64, 64)
+			porttest.Exchange(t, left.Queue(0), right.Queue(0), 64, 64)
+			porttest.Exchange(t, right.Queue(0), left.Queue(0), 64, 64)
 			spoil(left)
 			waittest.Until(t, "a restart", func() bool {
 				frames := make([]ethernet.Frame, 8)
@@ -292,13 +283,11 @@ func TestHostileRings(t *testing.T) {
 				if n != 0 || err != nil {
 					t.Fatal(n, err)
 				}
-				if _, err := left.Queue(0).Unsent(); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(left.Queue(0).Unsent())(t)
 				return left.Stats().Queues[0].Restarts == 1
 			})
-			exchange(t, left.Queue(0), right.Queue(0), 300, 64)
-			exchange(t, right.Queue(0), left.Queue(0), 300, 64)
+			porttest.Exchange(t, left.Queue(0), right.Queue(0), 300, 64)
+			porttest.Exchange(t, right.Queue(0), left.Queue(0), 300, 64)
 			// Again and again.
 			waittest.Until(t, "the end", func() bool {
 				spoil(left)
@@ -310,10 +299,8 @@ func TestHostileRings(t *testing.T) {
 				}
 				return err != nil
 			})
-			if err := left.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			exchange(t, left.Queue(0), right.Queue(0), 300, 64)
+			must.OK(t, left.Restart(t.Context()))
+			porttest.Exchange(t, left.Queue(0), right.Queue(0), 300, 64)
 		})
 	}
 }
@@ -323,7 +310,7 @@ func TestHostileRings(t *testing.T) {
 func TestStandstill(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolOptions{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	left := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, SendDescriptors: 64, Timeout: 100 * time.Millisecond})
 	right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 	// Without this flag nobody wakes it.
@@ -336,7 +323,7 @@ func TestStandstill(t *testing.T) {
 		t.Errorf("%d were lost", n)
 	}
 	settle(t, left.Queue(0), right.Queue(0))
-	exchange(t, left.Queue(0), right.Queue(0), 300, 64)
+	porttest.Exchange(t, left.Queue(0), right.Queue(0), 300, 64)
 }
 
 // TestQuiesce: a queue that nobody has is quiet, and one that somebody has is not, which
@@ -344,15 +331,9 @@ func TestStandstill(t *testing.T) {
 func TestQuiesce(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := pair(t, 2)
-	memory, err := vfio.AllocMemory(4096*4096, vfio.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(vfio.AllocMemory(4096*4096, vfio.MemoryOptions{}))(t)
 	defer memory.Close()
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{Size: 4032, Memory: memory})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{Size: 4032, Memory: memory}))(t)
 	p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Timeout: 50 * time.Millisecond})
 	for _, number := range []int{1, 7} { // there is no queue 7
 		if err := afxdp.Quiesce(p, number); err != nil {
@@ -362,9 +343,7 @@ func TestQuiesce(t *testing.T) {
 	if err := afxdp.Quiesce(p, 0); !errors.Is(err, ethernet.ErrNotStopped) {
 		t.Errorf("the port's own queue: %v", err)
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	if err := pool.Close(); !errors.Is(err, ethernet.ErrInUse) {
 		t.Errorf("the pool: %v", err)
 	}
@@ -372,7 +351,7 @@ func TestQuiesce(t *testing.T) {
 
 // TestFilters: what is asked for is with the kernel, until the port is closed.
 func TestFilters(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, _ := pair(t, 1)
 	mac, group := ethernet.MAC{2, 0, 0, 0, 0, 0x77}, ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
 	p := open(t, "afxdp:"+a, ethernet.Options{Promiscuous: true})
@@ -443,7 +422,7 @@ func TestNamespace(t *testing.T) {
 	leaktest.Check(t)
 	pair(t, 1) // for it to be skipped
 	var p, right ethernet.Port
-	pool := newPool(t, ethernet.PoolOptions{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -471,13 +450,9 @@ func TestNamespace(t *testing.T) {
 			return err
 		}()
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-done)
 	t.Cleanup(func() {
-		if err := errors.Join(p.Close(), right.Close()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(p.Close(), right.Close()))
 	})
 	settle(t, p.Queue(0), right.Queue(0)) // Linux may have sent frames of its own
 	afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<31)
@@ -489,12 +464,8 @@ func TestNamespace(t *testing.T) {
 		return p.Stats().Queues[0].Restarts == 1
 	})
 	settle(t, p.Queue(0), right.Queue(0))
-	if err := p.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.SetPromiscuous(false); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, p.Restart(t.Context()))
+	should.OK(t, p.SetPromiscuous(false))
 	settle(t, p.Queue(0), right.Queue(0))
 }
 
@@ -522,10 +493,7 @@ func hold(t testing.TB, name string, as *syscall.SysProcAttr) (*exec.Cmd, string
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), holderVariable+"="+name)
 	c.SysProcAttr, c.Stderr = as, os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(c.StdinPipe())(t)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -534,44 +502,36 @@ func hold(t testing.TB, name string, as *syscall.SysProcAttr) (*exec.Cmd, string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = c.Process.Kill(); _ = c.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	return c, line
 }
 
 // TestDeath: a process that is killed leaves nothing, and the next one opens the interface
 // at once.
 func TestDeath(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolOptions{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for range 3 {
 		c, said := hold(t, a, nil)
 		if said != "<nil>\n" {
 			t.Fatal(said)
 		}
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Process.Kill())
 		_ = c.Wait()
 		p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool})
 		if n := linkOf(t, a).Attrs().Promisc; n != 0 {
 			t.Errorf("promiscuous: %d", n)
 		}
 		right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
-		exchange(t, p.Queue(0), right.Queue(0), 100, 32)
-		if err := errors.Join(p.Close(), right.Close()); err != nil {
-			t.Fatal(err)
-		}
+		porttest.Exchange(t, p.Queue(0), right.Queue(0), 100, 32)
+		must.OK(t, errors.Join(p.Close(), right.Close()))
 	}
 }
 
-// TestLateMemory: buffers that another process of this user has locked are waited for, as the kernel
-// gives them back late.
+// TestLateMemory: buffers that another process of this user has locked are waited for: they come late.
 func TestLateMemory(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
 	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4_000_000_031, Gid: 65534},
 		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_BPF}}

@@ -53,7 +53,7 @@ func (o options) geometry(c ethernet.Options) (geometry, error) {
 	case stride < minChunk:
 		return g, &ethernet.ConfigError{Field: "PoolOptions.Size", Value: pool.Size,
 			Want: fmt.Sprintf("at least %d: the kernel takes buffers of %d bytes or more, headroom included", minChunk-pool.Headroom, minChunk)}
-	case !aligned && o.zero:
+	case !aligned && o.Copy == zero:
 		return g, &ethernet.ConfigError{Field: "PoolOptions.Size", Value: pool.Size,
 			Want: fmt.Sprintf("%d or %d: for zero copy buffers are %d or %d bytes, headroom included, or pages for longer frames",
 				minChunk-pool.Headroom, page-pool.Headroom, minChunk, page)}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -59,7 +61,7 @@ func TestMain(m *testing.M) {
 }
 
 // names counts interfaces, whose names are not used again.
-var names int
+var names atomic.Int32
 
 // pair makes two interfaces with a wire between them, with so many queues each, both up.
 func pair(t testing.TB, queues int) (string, string) {
@@ -67,15 +69,13 @@ func pair(t testing.TB, queues int) (string, string) {
 	if noNamespace != "" {
 		t.Skip("it needs " + noNamespace)
 	}
-	names++
-	a, b := fmt.Sprintf("left%d", names), fmt.Sprintf("right%d", names)
+	n := names.Add(1)
+	a, b := fmt.Sprintf("left%d", n), fmt.Sprintf("right%d", n)
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU = a, 3000
 	attributes.NumTxQueues, attributes.NumRxQueues = queues, queues
 	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: b, PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues), PeerMTU: 3000}
-	if err := netlink.LinkAdd(veth); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, netlink.LinkAdd(veth))
 	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
 	for _, name := range []string{a, b} {
 		up(t, name)
@@ -85,11 +85,7 @@ func pair(t testing.TB, queues int) (string, string) {
 
 func linkOf(t testing.TB, name string) netlink.Link {
 	t.Helper()
-	l, err := netlink.LinkByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(netlink.LinkByName(name))(t)
 }
 
 func up(t testing.TB, name string) {
@@ -98,33 +94,14 @@ func up(t testing.TB, name string) {
 	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	if err := netlink.LinkSetUp(linkOf(t, name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
-	t.Helper()
-	p, err := ethernet.NewPool(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if p.Free() != p.Options().Buffers {
-			t.Errorf("%d of %d buffers are back", p.Free(), p.Options().Buffers)
-		}
-	})
-	return p
+	must.OK(t, netlink.LinkSetUp(linkOf(t, name)))
 }
 
 // open opens a port that is closed with the test.
 func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = newPool(t, ethernet.PoolOptions{})
+		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{})
 	}
 	if c.Logger == nil {
 		c.Logger = quiet
@@ -134,38 +111,9 @@ func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	p, err := ethernet.Open(ctx, address, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	p := must.Get(ethernet.Open(ctx, address, c))(t)
+	porttest.CloseAtEnd(t, p)
 	return p
-}
-
-// exchange sends count frames from one queue to another, at most window at a time.
-func exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
-	t.Helper()
-	sent, received := 0, 0
-	for end := time.Now().Add(timeout); received < count; {
-		sent += porttest.Send(t, from, sent, min(32, count-sent, window-(sent-received)))
-		n := porttest.Receive(t, to, received)
-		received += n
-		if n == 0 {
-			if err := to.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := from.Unsent(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d frames were sent, %d have come", sent, received)
-		}
-	}
 }
 
 // settle has what is under way between two queues arrive, and drops it. What overruns the
@@ -176,17 +124,12 @@ func settle(t testing.TB, from, to ethernet.Queue) {
 	var again time.Time
 	frames := make([]ethernet.Frame, 32)
 	waittest.Until(t, "the last frame", func() bool {
-		if _, err := from.Unsent(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(from.Unsent())(t)
 		if time.Now().After(again) {
 			last += porttest.Send(t, from, last+1, 1)
 			again = time.Now().Add(100 * time.Millisecond)
 		}
-		n, err := to.Receive(frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(to.Receive(frames))(t)
 		came := false
 		for _, f := range frames[:n] {
 			want := want[:porttest.Length(last)]
@@ -202,17 +145,10 @@ func settle(t testing.TB, from, to ethernet.Queue) {
 func raw(t testing.TB, name string) int {
 	t.Helper()
 	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0))(t) // nothing before it is bound
 	t.Cleanup(func() { unix.Close(fd) })
 	tv := unix.NsecToTimeval(int64(timeout))
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: linkOf(t, name).Attrs().Index}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	must.OK(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: linkOf(t, name).Attrs().Index}))
 	return fd
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -26,23 +28,19 @@ func TestNICs(t *testing.T) {
 		for _, interrupts := range []bool{false, true} {
 			t.Run(options, func(t *testing.T) {
 				leaktest.Check(t)
-				c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Size: 4032}), Interrupts: interrupts}
+				c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Size: 4032}), Interrupts: interrupts}
 				left, right := open(t, "afxdp:"+a+options, c), open(t, "afxdp:"+b+options, c)
 				t.Log(left.Info().Model + "; " + right.Info().Model)
 				for range 3 {
 					for _, p := range []ethernet.Port{left, right} {
-						if _, err := ethernet.WaitLink(t.Context(), p); err != nil {
-							t.Fatal(err)
-						}
+						must.Get(ethernet.WaitLink(t.Context(), p))(t)
 					}
 					settle(t, left.Queue(0), right.Queue(0))
 					settle(t, right.Queue(0), left.Queue(0))
-					exchange(t, left.Queue(0), right.Queue(0), 10_000, 128)
-					exchange(t, right.Queue(0), left.Queue(0), 10_000, 128)
+					porttest.Exchange(t, left.Queue(0), right.Queue(0), 10_000, 128)
+					porttest.Exchange(t, right.Queue(0), left.Queue(0), 10_000, 128)
 					for _, p := range []ethernet.Port{left, right} {
-						if err := p.Restart(t.Context()); err != nil {
-							t.Fatal(err)
-						}
+						must.OK(t, p.Restart(t.Context()))
 					}
 				}
 			})

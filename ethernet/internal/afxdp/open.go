@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -15,60 +14,41 @@ import (
 
 func init() { ethernet.RegisterScheme(ethernet.SchemeAFXDP, open) }
 
+// Values of options that are asked for; "auto" is none of these.
+const (
+	native, generic = "native", "generic" // ways to attach the program
+	zero, copying   = "zero", "copy"
+)
+
 // options are those of an address.
 type options struct {
-	native, generic bool // only this way to attach the program
-	zero, copy      bool // only zero copy, or copying
-	first           int  // queue of the interface that is queue 0 of the port
+	Mode  string `option:"mode" oneof:"auto,native,generic"`
+	Copy  string `option:"copy" oneof:"auto,zero,copy"`
+	First int    `option:"queue" range:"0..4095"` // queue of the interface that is queue 0 of the port
 }
 
-// maxQueue bounds the option queue.
-const maxQueue = 4095
-
-// parse reads the options of an address. It fails with vfio.ErrBadAddress.
-func parse(a vfio.Address) (o options, hint string, err error) {
-	bad := func(hint, what string, args ...any) (options, string, error) {
-		return options{}, hint, fmt.Errorf("%w: %s", vfio.ErrBadAddress, fmt.Sprintf(what, args...))
-	}
+// parse reads an address. It fails with vfio.ErrBadAddress.
+func parse(a vfio.Address) (o options, err error) {
 	if a.Path == "" || len(a.Path) >= unix.IFNAMSIZ {
-		return bad("give the name of an interface: afxdp:eth0", "interface %q", a.Path)
+		return o, a.Refuse(fmt.Errorf("interface %q", a.Path), "give the name of an interface: afxdp:eth0")
 	}
-	for name, values := range a.Options {
-		v := values[0]
-		switch name {
-		case "mode":
-			o.native, o.generic = v == "native", v == "generic"
-			if !o.native && !o.generic && v != "auto" {
-				return bad("use mode=auto, mode=native or mode=generic", "mode=%s", v)
-			}
-		case "copy":
-			o.zero, o.copy = v == "zero", v == "copy"
-			if !o.zero && !o.copy && v != "auto" {
-				return bad("use copy=auto, copy=zero or copy=copy", "copy=%s", v)
-			}
-		case "queue":
-			n, err := strconv.Atoi(v)
-			if err != nil || n < 0 || n > maxQueue {
-				return bad(fmt.Sprintf("use a number from 0 to %d", maxQueue), "queue=%s", v)
-			}
-			o.first = n
-		default:
-			return bad("there are mode, copy and queue", "option %q", name)
-		}
+	if err := a.Decode(&o); err != nil {
+		return o, err
 	}
-	if o.generic && o.zero {
-		return bad("zero copy is the driver's: it needs mode=native", "mode=generic and copy=zero")
+	if o.Mode == generic && o.Copy == zero {
+		return o, a.Refuse(errors.New("mode=generic and copy=zero"), "zero copy is the driver's: it needs mode=native")
 	}
-	return o, "", nil
+	return o, nil
 }
 
 // open opens the interface at an address, see the package's comment. It fails with
 // vfio.ErrBadAddress and the errors of ethernet.Open.
 func open(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
-	o, hint, err := parse(a)
-	if err == nil {
-		hint, err = refuse(c)
+	o, err := parse(a)
+	if err != nil {
+		return nil, err
 	}
+	hint, err := refuse(c)
 	if err == nil {
 		c, err = c.CheckUpTo(ethernet.MaxMTUOverAFXDP)
 	}
@@ -79,12 +59,8 @@ func open(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Por
 	if err != nil {
 		return nil, &ethernet.Error{Op: "open", Device: a.String(), Err: err, Hint: hint}
 	}
-	p, err := port.Open(ctx, &device{name: a.Path, options: o, geometry: geometry},
+	return port.Open(ctx, &device{name: a.Path, options: o, geometry: geometry},
 		ethernet.Info{Device: a.String(), Driver: ethernet.SchemeAFXDP, Options: c})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 // refuse refuses what the kernel's driver has to be told by other means, as it would

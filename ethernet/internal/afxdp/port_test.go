@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -22,6 +24,7 @@ import (
 // TestExchange: frames of all lengths pass between two ports, each way, in every mode, and
 // from buffers of every kind.
 func TestExchange(t *testing.T) {
+	leaktest.Parallel(t)
 	for i, options := range []string{"", "?mode=native&copy=copy", "?mode=generic"} {
 		for j, pool := range []ethernet.PoolOptions{{}, {Size: 4032}, {Size: 1984}, {Headroom: 514, Size: 3000}, {Size: 9216}} {
 			for k, interrupts := range []bool{false, true} {
@@ -31,10 +34,10 @@ func TestExchange(t *testing.T) {
 				t.Run(fmt.Sprintf("%s,%d,%d,%t", options, pool.Headroom, pool.Size, interrupts), func(t *testing.T) {
 					leaktest.Check(t)
 					a, b := pair(t, 1)
-					c := ethernet.Options{Pool: newPool(t, pool), Interrupts: interrupts}
+					c := ethernet.Options{Pool: porttest.NewPool(t, pool), Interrupts: interrupts}
 					left, right := open(t, "afxdp:"+a+options, c), open(t, "afxdp:"+b+options, c)
-					exchange(t, left.Queue(0), right.Queue(0), 2000, 256)
-					exchange(t, right.Queue(0), left.Queue(0), 2000, 256)
+					porttest.Exchange(t, left.Queue(0), right.Queue(0), 2000, 256)
+					porttest.Exchange(t, right.Queue(0), left.Queue(0), 2000, 256)
 				})
 			}
 		}
@@ -44,9 +47,9 @@ func TestExchange(t *testing.T) {
 // TestLengths: each length from the shortest frame to the MTU passes, to the kernel and
 // from it, and a frame begins where its pool says.
 func TestLengths(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolOptions{Headroom: 50, Size: 4032})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Headroom: 50, Size: 4032})
 	p, kernel := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, MTU: 3000}), raw(t, b)
 	q := p.Queue(0)
 	got := make([]byte, 4096)
@@ -54,30 +57,19 @@ func TestLengths(t *testing.T) {
 		want := make([]byte, length)
 		porttest.Fill(want, length)
 		f := make([]ethernet.Frame, 1)
-		if q.Cache().Alloc(f) != 1 {
-			t.Fatal("no buffer")
-		}
+		must.Be(t, q.Cache().Alloc(f), 1, "no buffer")
 		f[0].Length = uint16(length)
 		copy(pool.Bytes(f[0]), want)
-		if n, err := q.Send(f); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
+		must.Give(q.Send(f))(t, 1)
 		if n, err := unix.Read(kernel, got); err != nil || !bytes.Equal(got[:n], want) {
 			t.Fatalf("%d bytes: the kernel has got %d, %v", length, n, err)
 		}
-		if _, err := unix.Write(kernel, want); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(kernel, want))(t)
 		waittest.Until(t, "a frame", func() bool {
-			n, err := q.Receive(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(q.Receive(f))(t)
 			return n == 1
 		})
-		if !bytes.Equal(pool.Bytes(f[0]), want) {
-			t.Fatalf("%d bytes: got %+v", length, f[0])
-		}
+		must.Same(t, pool.Bytes(f[0]), want, "%d bytes: got %+v", length, f[0])
 		if o := int(f[0].Offset); o < 50 || (int(f[0].Buffer)*pool.Stride()+o-50)%64 != 0 {
 			t.Fatalf("a frame begins at %d", o)
 		}
@@ -92,33 +84,26 @@ func TestLengths(t *testing.T) {
 // TestQueues: each queue gets its own frames, and those of other queues stay with the
 // kernel's network.
 func TestQueues(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 4)
 	left := open(t, "afxdp:"+a, ethernet.Options{Queues: 4, ReceiveDescriptors: 64})
 	kernel := raw(t, b)
 	right := open(t, "afxdp:"+b+"?queue=1", ethernet.Options{Queues: 2, ReceiveDescriptors: 64, Interrupts: true})
-	if n := right.Info().Vectors; n != 2 {
-		t.Errorf("%d vectors", n)
-	}
+	should.Be(t, right.Info().Vectors, 2, "vectors")
 	if left.Queue(-1) != nil || right.Queue(2) != nil {
 		t.Error("a queue that there is not")
 	}
 	for i := range 2 { // veth keeps the number of the queue
-		exchange(t, left.Queue(i+1), right.Queue(i), 500, 32)
-		exchange(t, right.Queue(i), left.Queue(i+1), 500, 32)
+		porttest.Exchange(t, left.Queue(i+1), right.Queue(i), 500, 32)
+		porttest.Exchange(t, right.Queue(i), left.Queue(i+1), 500, 32)
 	}
 	got := make([]byte, 2048)
 	for i, number := range []int{0, 3} {
-		if porttest.Send(t, left.Queue(number), i, 1) != 1 {
-			t.Fatal("not sent")
-		}
+		must.Be(t, porttest.Send(t, left.Queue(number), i, 1), 1, "not")
 		want := make([]byte, porttest.Length(i))
 		porttest.Fill(want, i)
 		for ours := true; ours; { // the socket also sees what was sent from there
-			n, from, err := unix.Recvfrom(kernel, got, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n, from := must.Two(unix.Recvfrom(kernel, got, 0))(t)
 			ours = from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING
 			if !ours && !bytes.Equal(got[:n], want) {
 				t.Errorf("queue %d: the kernel got %d bytes", number, n)
@@ -126,15 +111,13 @@ func TestQueues(t *testing.T) {
 		}
 	}
 	for i := range 2 {
-		if n, err := right.Queue(i).Receive(make([]ethernet.Frame, 1)); n != 0 || err != nil {
-			t.Errorf("queue %d got a frame of another: %v", i+1, err)
-		}
+		should.Give(right.Queue(i).Receive(make([]ethernet.Frame, 1)))(t, 0, "queue %d got a frame of another", i+1)
 	}
 }
 
 // TestBadFrames: frames that cannot be sent are refused, and those before them are sent.
 func TestBadFrames(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
 	left, right := open(t, "afxdp:"+a, ethernet.Options{}), open(t, "afxdp:"+b, ethernet.Options{})
 	q := left.Queue(0)
@@ -148,9 +131,7 @@ func TestBadFrames(t *testing.T) {
 		"segments":          func(f *ethernet.Frame) { f.Segment = 1000 },
 	} {
 		f := make([]ethernet.Frame, 2)
-		if q.Cache().Alloc(f) != 2 {
-			t.Fatal("no buffers")
-		}
+		must.Be(t, q.Cache().Alloc(f), 2, "no buffers")
 		f[0].Length, f[1].Length = 60, 60
 		bad := f[1].Buffer
 		spoil(&f[1])
@@ -162,10 +143,7 @@ func TestBadFrames(t *testing.T) {
 	got := 0
 	frames := make([]ethernet.Frame, 8)
 	waittest.Until(t, "the good frames", func() bool {
-		n, err := right.Queue(0).Receive(frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(right.Queue(0).Receive(frames))(t)
 		right.Queue(0).Cache().Free(frames[:n])
 		got += n
 		return got == 7
@@ -182,26 +160,20 @@ func TestBadFrames(t *testing.T) {
 // TestLongFrames: what the interface receives and the port does not is dropped and
 // counted.
 func TestLongFrames(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	p := open(t, "afxdp:"+a, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Size: 4032})})
+	p := open(t, "afxdp:"+a, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Size: 4032})})
 	kernel := raw(t, b)
 	for sent := uint64(1); sent <= 1400; sent++ { // more than there are receive buffers
-		if _, err := unix.Write(kernel, make([]byte, []int{1519, 3000}[sent%2])); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(kernel, make([]byte, []int{1519, 3000}[sent%2])))(t)
 		waittest.Until(t, "the frame is counted", func() bool {
-			if n, err := p.Queue(0).Receive(make([]ethernet.Frame, 8)); n != 0 || err != nil {
-				t.Fatal(n, err)
-			}
+			must.Give(p.Queue(0).Receive(make([]ethernet.Frame, 8)))(t, 0)
 			return p.Stats().Queues[0].BadLengths == sent
 		})
 	}
 	frame := make([]byte, 60)
 	porttest.Fill(frame, 0)
-	if _, err := unix.Write(kernel, frame); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(kernel, frame))(t)
 	f := make([]ethernet.Frame, 1)
 	waittest.Until(t, "a frame", func() bool { n, _ := p.Queue(0).Receive(f); return n == 1 })
 	p.Queue(0).Cache().Free(f)
@@ -210,49 +182,38 @@ func TestLongFrames(t *testing.T) {
 // TestNoBuffers: a pool without free buffers keeps frames in the ring, and nothing is lost
 // of what has arrived there.
 func TestNoBuffers(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolOptions{Buffers: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 64})
 	p, kernel := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, Interrupts: true}), raw(t, b)
 	frame := make([]byte, 60)
 	porttest.Fill(frame, 0)
 	for range 100 {
-		if _, err := unix.Write(kernel, frame); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(kernel, frame))(t)
 	}
 	q, f := p.Queue(0), make([]ethernet.Frame, 80)
 	waittest.Until(t, "NoBuffers counted", func() bool {
-		if n, err := q.Receive(f); n != 0 || err != nil {
-			t.Fatal(n, err)
-		}
+		must.Give(q.Receive(f))(t, 0)
 		return p.Stats().Queues[0].NoBuffers > 0
 	})
 	waittest.Until(t, "Missed counted", func() bool { return p.Stats().Device.Missed > 0 })
-	if err := q.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, q.Wait(t.Context()))
 }
 
 // TestMissed: a frame that finds no buffer counts once.
 func TestMissed(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
 	p, kernel := open(t, "afxdp:"+a, ethernet.Options{ReceiveDescriptors: 64}), raw(t, b)
 	frame := make([]byte, 60)
 	porttest.Fill(frame, 0)
 	const all = 300
 	for range all {
-		if _, err := unix.Write(kernel, frame); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(kernel, frame))(t)
 	}
 	q, f, got := p.Queue(0), make([]ethernet.Frame, 64), 0
 	waittest.Until(t, "all are received or missed", func() bool {
-		n, err := q.Receive(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(q.Receive(f))(t)
 		got += n
 		q.Cache().Free(f[:n])
 		return n == 0 && got+int(p.Stats().Device.Missed) >= all
@@ -264,65 +225,51 @@ func TestMissed(t *testing.T) {
 
 // TestLink: the link is told, and frames go on when it has been down.
 func TestLink(t *testing.T) {
-	leaktest.Check(t)
+	leaktest.Parallel(t)
 	a, b := pair(t, 1)
-	c := ethernet.Options{Timeout: 200 * time.Millisecond, Pool: newPool(t, ethernet.PoolOptions{})}
+	c := ethernet.Options{Timeout: 200 * time.Millisecond, Pool: porttest.NewPool(t, ethernet.PoolOptions{})}
 	left, right := open(t, "afxdp:"+a, c), open(t, "afxdp:"+b, c)
 	if l, err := left.Link(); err != nil || !l.Up || l.Speed != 10000 || !l.FullDuplex {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	for round := range 3 {
-		exchange(t, left.Queue(0), right.Queue(0), 200, 64)
+		porttest.Exchange(t, left.Queue(0), right.Queue(0), 200, 64)
 		down := []string{a, b, a}[round]
-		if err := netlink.LinkSetDown(linkOf(t, down)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, netlink.LinkSetDown(linkOf(t, down)))
 		if l, err := left.Link(); err != nil || l.Up {
 			t.Fatalf("%+v, %v", l, err)
 		}
 		// Frames stand still, or are dropped by the kernel; the port lives.
 		for range 20 {
 			porttest.Send(t, left.Queue(0), 0, 32)
-			if err := left.Queue(0).Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, left.Queue(0).Wait(t.Context()))
 		}
 		up(t, down)
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		if _, err := ethernet.WaitLink(ctx, left); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ethernet.WaitLink(ctx, left))(t)
 		cancel()
 		settle(t, left.Queue(0), right.Queue(0))
 	}
-	if n := left.Stats().Queues[0].Restarts; n != 0 {
-		t.Errorf("%d restarts", n)
-	}
+	should.Be(t, left.Stats().Queues[0].Restarts, 0, "restarts")
 }
 
 // TestWait: it returns with a frame, without one, and when its context ends.
 func TestWait(t *testing.T) {
+	leaktest.Parallel(t)
 	for _, interrupts := range []bool{false, true} {
 		t.Run(fmt.Sprint(interrupts), func(t *testing.T) {
 			leaktest.Check(t)
 			a, b := pair(t, 1)
 			p, kernel := open(t, "afxdp:"+a, ethernet.Options{Interrupts: interrupts}), raw(t, b)
 			q := p.Queue(0)
-			if err := q.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, q.Wait(t.Context()))
 			frame, f := make([]byte, 60), make([]ethernet.Frame, 1)
 			porttest.Fill(frame, 0)
 			for range 50 {
 				go unix.Write(kernel, frame)
 				waittest.Until(t, "a frame", func() bool {
-					if err := q.Wait(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					n, err := q.Receive(f)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, q.Wait(t.Context()))
+					n := must.Get(q.Receive(f))(t)
 					return n == 1
 				})
 				q.Cache().Free(f)
@@ -332,9 +279,7 @@ func TestWait(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := q.Wait(ctx); !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			should.Fail(t, q.Wait(ctx), context.Canceled)
 		})
 	}
 }
@@ -342,7 +287,7 @@ func TestWait(t *testing.T) {
 // TestAllocations: sending and receiving allocate nothing.
 func TestAllocations(t *testing.T) {
 	a, b := pair(t, 1)
-	c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{})}
+	c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})}
 	left, right := open(t, "afxdp:"+a, c).Queue(0), open(t, "afxdp:"+b, c).Queue(0)
 	frames := make([]ethernet.Frame, 32)
 	burst := func() {
@@ -350,20 +295,13 @@ func TestAllocations(t *testing.T) {
 		for i := range frames[:n] {
 			frames[i].Length = 60
 		}
-		if _, err := left.Send(frames[:n]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(left.Send(frames[:n]))(t)
 		for got := 0; got < n; runtime.Gosched() {
-			m, err := right.Receive(frames)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(right.Receive(frames))(t)
 			right.Cache().Free(frames[:m])
 			got += m
 		}
-		if _, err := left.Unsent(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(left.Unsent())(t)
 	}
 	// The ports look at their interfaces now and then, which allocates.
 	allocations := 1.0

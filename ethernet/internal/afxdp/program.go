@@ -41,16 +41,16 @@ func attach(ctx context.Context, d *device, index int) (_ *program, err error) {
 		}
 	}()
 	if g.sockets, err = ebpf.NewMap(&ebpf.MapSpec{Name: "trapeze_sockets", Type: ebpf.XSKMap, KeySize: 4, ValueSize: 4,
-		MaxEntries: uint32(d.options.first + d.config.Queues)}); err != nil {
+		MaxEntries: uint32(d.options.First + d.config.Queues)}); err != nil {
 		return nil, fmt.Errorf("map of sockets: %w", err)
 	}
 	if err = g.load(); err != nil {
 		return nil, fmt.Errorf("XDP program: %w", err)
 	}
-	if !d.options.generic {
+	if d.options.Mode != generic {
 		err = g.attachAs(ctx, d, index, link.XDPDriverMode)
 		g.native = err == nil
-		if err == nil || d.options.native || errors.Is(err, ethernet.ErrInUse) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
+		if err == nil || d.options.Mode == native || errors.Is(err, ethernet.ErrInUse) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
 			return g, err
 		}
 		g.why = err

@@ -123,7 +123,7 @@ func (q *queue) stop() error {
 }
 
 // number is that of the interface's queue.
-func (q *queue) number() int { return q.device.options.first + q.Index }
+func (q *queue) number() int { return q.device.options.First + q.Index }
 
 // Receive takes frames that have arrived.
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
@@ -216,7 +216,7 @@ func (q *queue) gather(r *xskring.Received) bool {
 	return true
 }
 
-// Send has the kernel send frames.
+// Send sends frames by the kernel.
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	if err := q.Port.Failed(); err != nil {
 		return 0, err

@@ -45,7 +45,7 @@ func (d *device) setUp(ctx context.Context, info *ethernet.Info) error {
 	}
 	d.index, d.own = a.Index, ethernet.MAC{}
 	copy(d.own[:], a.HardwareAddr)
-	last := d.options.first + d.config.Queues
+	last := d.options.First + d.config.Queues
 	receive, send := d.host.channels(d.name)
 	switch n := min(receive, send); {
 	case a.EncapType != "ether" || !d.own.IsStation():
@@ -106,7 +106,7 @@ func (d *device) explainBind(err error) error {
 	switch {
 	case errBusy(err):
 		return fmt.Errorf("%w: another socket has the queue: %w", ethernet.ErrInUse, err)
-	case d.options.zero && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
+	case d.options.Copy == zero && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
 		return fmt.Errorf("%w: %w", errZero, err)
 	case d.geometry.parts > 1 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
 		return fmt.Errorf("%w: %w", errParts, err)

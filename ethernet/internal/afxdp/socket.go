@@ -51,15 +51,15 @@ func newSocket(d *device) (_ *socket, err error) {
 	return s, s.mapRings(d)
 }
 
-// bind has the socket be that of queue number of the interface. There are buffers in its
+// bind makes the socket be that of queue number of the interface. There are buffers in its
 // fill ring: drivers that copy nothing look there when they are told of it,
 // and some then only when a frame has arrived.
 func (s *socket) bind(d *device, number int) error {
 	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(d.index), QueueID: uint32(number)}
 	switch {
-	case d.options.zero:
+	case d.options.Copy == zero:
 		address.Flags |= unix.XDP_ZEROCOPY
-	case d.options.copy, d.geometry.unaligned, !d.program.native:
+	case d.options.Copy == copying, d.geometry.unaligned, !d.program.native:
 		address.Flags |= unix.XDP_COPY
 	}
 	if d.geometry.parts > 1 {

@@ -19,7 +19,6 @@ func (q *queue) Wait(ctx context.Context) error {
 	return q.Queue.Wait(ctx)
 }
 
-// Ready implements port.Ring.
 func (q *queue) Ready() bool {
 	q.lock.Lock()
 	defer q.lock.Unlock()

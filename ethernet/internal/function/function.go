@@ -21,7 +21,6 @@ import (
 type Function struct {
 	dev      vfio.Device
 	poller   vfio.Poller // nil if the device makes progress by itself
-	info     vfio.Info
 	config   *vfio.Config
 	timeout  time.Duration
 	iovas    *vfio.IOVAAllocator
@@ -39,7 +38,7 @@ type Function struct {
 // Open takes a device: it reads its configuration space and has it answer at its memory
 // BARs. timeout limits Wait. If it fails the device is still the caller's.
 func Open(dev vfio.Device, timeout time.Duration) (*Function, error) {
-	f := &Function{dev: dev, info: dev.Info(), timeout: timeout, done: make(chan struct{})}
+	f := &Function{dev: dev, timeout: timeout, done: make(chan struct{})}
 	f.poller, _ = dev.(vfio.Poller)
 	var err error
 	if f.config, err = vfio.ReadConfig(dev); err != nil {
@@ -56,7 +55,7 @@ func Open(dev vfio.Device, timeout time.Duration) (*Function, error) {
 		f.physical = p
 	}
 	f.iovas = vfio.NewIOVAAllocator(ranges, uint64(os.Getpagesize()))
-	return f, f.setCommand(vfio.CommandMemory, 0)
+	return f, vfio.SetCommand(f.dev, vfio.CommandMemory, 0)
 }
 
 // Config returns the configuration space, as it was read by Open.
@@ -85,21 +84,7 @@ func (f *Function) checkMSIX() error {
 // Master lets the device do DMA.
 func (f *Function) Master() error {
 	f.mastering = true
-	return f.setCommand(vfio.CommandMemory|vfio.CommandBusMaster, 0)
-}
-
-// setCommand sets and clears bits of the command register.
-func (f *Function) setCommand(set, clear uint16) error {
-	var b [2]byte
-	if err := f.dev.ReadRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:]); err != nil {
-		return err
-	}
-	v := binary.LittleEndian.Uint16(b[:])
-	if v == 0xffff {
-		return ethernet.ErrDeviceGone
-	}
-	binary.LittleEndian.PutUint16(b[:], v&^clear|set)
-	return f.dev.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:])
+	return vfio.SetCommand(f.dev, vfio.CommandMemory|vfio.CommandBusMaster, 0)
 }
 
 // Present fails with ErrDeviceGone if the function has been removed: its configuration space
@@ -197,26 +182,14 @@ func (f *Function) Close(stop func() error) error {
 }
 
 func (f *Function) quiesce(stop func() error) error {
-	err := f.Present()
-	if err == nil {
-		err = stop()
-	}
-	if errors.Is(err, ethernet.ErrDeviceGone) {
-		return nil // what is gone does no DMA
-	}
-	if err != nil && f.info.Resettable {
-		ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
-		defer cancel()
-		if rerr := f.dev.Reset(ctx); rerr != nil {
-			err = errors.Join(err, rerr)
-		} else {
-			err = nil
+	err := vfio.Quiesce(f.dev, f.timeout, func(context.Context) error {
+		if err := f.Present(); err != nil {
+			return err
 		}
-	}
-	// Without the bus the device reaches no memory, whatever it does otherwise.
-	merr := f.setCommand(0, vfio.CommandBusMaster)
-	if err == nil || merr == nil || errors.Is(merr, ethernet.ErrDeviceGone) {
+		return stop()
+	})
+	if err == nil || errors.Is(err, ethernet.ErrDeviceGone) {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ethernet.ErrNotStopped, errors.Join(err, merr))
+	return fmt.Errorf("%w: %w", ethernet.ErrNotStopped, err)
 }

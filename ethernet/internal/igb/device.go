@@ -49,11 +49,7 @@ func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Opt
 	if d.family.virtual {
 		d.kind = &virtualFunction{}
 	}
-	p, err := port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "igb", Model: m.Name, Tested: m.Tested, Options: c})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "igb", Model: m.Name, Tested: m.Tested, Options: c})
 }
 
 // checkConfig checks what depends on the model.
@@ -70,7 +66,6 @@ func (d *device) checkConfig() error {
 	return nil
 }
 
-// Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
 	d.port, d.options = p, p.Options()
 	if err := d.checkConfig(); err != nil {
@@ -116,7 +111,6 @@ func (d *device) start(ctx context.Context) error {
 	return nil
 }
 
-// Hint implements port.NIC.
 func (d *device) Hint(err error) string {
 	switch {
 	case errors.Is(err, ethernet.ErrDeviceGone):
@@ -131,7 +125,6 @@ func (d *device) Hint(err error) string {
 	return ""
 }
 
-// Link implements port.NIC.
 func (d *device) Link(context.Context) (ethernet.Link, error) {
 	status := d.regs.status()
 	if err := d.regs.Take(); err != nil || status&statusLinkUp == 0 {
@@ -141,18 +134,15 @@ func (d *device) Link(context.Context) (ethernet.Link, error) {
 	return ethernet.Link{Up: true, Speed: speed, FullDuplex: status&statusFullDuplex != 0}, nil
 }
 
-// Look implements port.NIC.
 func (d *device) Look(ctx context.Context) (up bool, err error) {
 	link, err := d.Link(ctx)
 	return link.Up, err
 }
 
-// Filter implements port.NIC.
 func (d *device) Filter(ctx context.Context, to, _ port.Filter) error {
 	return errors.Join(d.kind.filter(ctx, d, to), d.regs.Take())
 }
 
-// Count implements port.NIC.
 func (d *device) Count() (*ethernet.DeviceStats, error) {
 	before := d.counted
 	d.regs.status()
@@ -165,7 +155,6 @@ func (d *device) Count() (*ethernet.DeviceStats, error) {
 	return &now, nil
 }
 
-// Restart implements port.NIC.
 func (d *device) Restart(ctx context.Context) error {
 	err := d.port.RestartRings(func() error {
 		if d.port.Failed() == nil {
@@ -177,7 +166,6 @@ func (d *device) Restart(ctx context.Context) error {
 	return errors.Join(err, d.regs.Take())
 }
 
-// Release implements port.NIC.
 func (d *device) Release() error {
 	if d.f == nil {
 		return d.pci.Close()

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -94,9 +96,7 @@ func TestQueues(t *testing.T) {
 			}
 		}
 	}
-	if len(used) != 8 {
-		t.Errorf("queues in use: %v", used)
-	}
+	should.Be(t, len(used), 8, "queues in use: %v", used)
 }
 
 func TestRestart(t *testing.T) {
@@ -104,9 +104,7 @@ func TestRestart(t *testing.T) {
 	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 128})
 	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Promiscuous: true})
 	group := ethernet.MAC{1, 0, 0x5e, 0, 0, 1}
-	if err := errors.Join(p.SetMulticast([]ethernet.MAC{group}), p.SetVLANs([]uint16{7})); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(p.SetMulticast([]ethernet.MAC{group}), p.SetVLANs([]uint16{7})))
 	resets := d.Log().Resets
 	// So often that a buffer that is not given back would be missed.
 	for range 30 {
@@ -116,9 +114,7 @@ func TestRestart(t *testing.T) {
 		}
 		d.Arrive(porttest.FrameTo(own, 60)) // is lost
 		end()
-		if err := p.Restart(contextFor(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Restart(contextFor(t)))
 		data := porttest.FrameTo(group, 61)
 		d.Arrive(data)
 		_, got := porttest.ReceiveAll(t, p.Queue(0))
@@ -129,15 +125,11 @@ func TestRestart(t *testing.T) {
 			}
 		})
 	}
-	if n := d.Log().Resets - resets; n != 30 {
-		t.Errorf("%d resets", n)
-	}
+	should.Be(t, d.Log().Resets-resets, 30, "resets")
 	c := p.Stats()
 	if c.Restarts != 30 || c.Queues[0].Lost != 300 {
 		t.Errorf("counted %+v", c)
 	}
 	// The device's own counters go on though a reset clears them.
-	if c.Device.ReceivedFrames != 60 {
-		t.Errorf("the device counted %d frames", c.Device.ReceivedFrames)
-	}
+	should.Be(t, c.Device.ReceivedFrames, 60, "the device counted frames")
 }

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// FuzzSent has the device tell anything about how far it has sent. No buffer is lost or in
+// FuzzSent makes the device tell anything about how far it has sent. No buffer is lost or in
 // two hands, and the port goes on.
 func FuzzSent(f *testing.F) {
 	f.Add([]byte{1, 0, 2, 0, 3, 0})
@@ -23,10 +25,7 @@ func FuzzSent(f *testing.F) {
 		sent := uint64(0)
 		for ; len(b) >= 2; b = b[2:] {
 			for range 3 {
-				n, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must.Get(porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil))(t)
 				sent += uint64(n)
 			}
 			d.With(func() { d.ReportHead(0, uint32(int32(int16(binary.LittleEndian.Uint16(b))))) })
@@ -38,11 +37,7 @@ func FuzzSent(f *testing.F) {
 		if c := p.Stats().Queues[0]; c.SentFrames != sent || c.Lost > sent {
 			t.Errorf("sent %d, counted %+v", sent, c)
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := pool.Free(); n != 200 {
-			t.Errorf("%d of 200 buffers are back", n)
-		}
+		must.OK(t, p.Close())
+		should.Be(t, pool.Free(), 200, "of 200 buffers are back")
 	})
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -96,9 +98,7 @@ func TestOpenRefuses(t *testing.T) {
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			}
-			if n := pool.Free(); n != 4096 {
-				t.Errorf("%d buffers are back", n)
-			}
+			should.Be(t, pool.Free(), 4096, "buffers are back")
 		})
 	}
 }
@@ -144,12 +144,10 @@ func TestRemovedWhileWaiting(t *testing.T) {
 	for err == nil {
 		err = p.Queue(0).Wait(ctx)
 	}
-	if !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Error(err)
-	}
+	should.Fail(t, err, ethernet.ErrDeviceGone)
 }
 
-// TestBadReceived has the device say nonsense about what it has received. What is bad is
+// TestBadReceived makes the device say nonsense about what it has received. What is bad is
 // dropped and counted, and the next good frame comes.
 func TestBadReceived(t *testing.T) {
 	const done, end = fakeigb.Done, fakeigb.End
@@ -187,11 +185,8 @@ func TestBadReceived(t *testing.T) {
 				porttest.Same(t, [][]byte{good}, data)
 			}
 			got := p.Stats().Queues[0]
-			want := ethernet.QueueStats{ReceivedFrames: 50, ReceivedBytes: 5000,
-				BadLengths: 50 * tt.want.BadLengths, ReceiveErrors: 50 * tt.want.ReceiveErrors, Unended: 50 * tt.want.Unended}
-			if got != want {
-				t.Errorf("counted %+v\nwant %+v", got, want)
-			}
+			should.Be(t, got, ethernet.QueueStats{ReceivedFrames: 50, ReceivedBytes: 5000,
+				BadLengths: 50 * tt.want.BadLengths, ReceiveErrors: 50 * tt.want.ReceiveErrors, Unended: 50 * tt.want.Unended}, "counted")
 		})
 	}
 }
@@ -209,17 +204,14 @@ func TestNeverEnds(t *testing.T) {
 				}
 			}
 		})
-		n, err := p.Queue(0).Receive(make([]ethernet.Frame, 64))
-		if n != 0 || err != nil {
-			t.Fatalf("received %d, %v", n, err)
-		}
+		must.Give(p.Queue(0).Receive(make([]ethernet.Frame, 64)))(t, 0)
 	}
 	if c := p.Stats().Queues[0]; c.Unended != 1 {
 		t.Errorf("counted %+v", c)
 	}
 }
 
-// TestDoneAgain has the device say twice of each buffer that it is done, and of one that
+// TestDoneAgain makes the device say twice of each buffer that it is done, and of one that
 // was not posted. Each buffer is in one hand only.
 func TestDoneAgain(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
@@ -232,10 +224,7 @@ func TestDoneAgain(t *testing.T) {
 	for range 40 {
 		d.Arrive(porttest.FrameTo(own, 60))
 		for range 3 {
-			n, err := q.Receive(frames)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(q.Receive(frames))(t)
 			for _, f := range frames[:n] {
 				if held[f.Buffer] {
 					t.Fatalf("buffer %d was received twice", f.Buffer)
@@ -249,7 +238,7 @@ func TestDoneAgain(t *testing.T) {
 	q.Cache().Free(all)
 }
 
-// TestDoneUnposted has the device say that it is done with all it was given, and with one
+// TestDoneUnposted makes the device say that it is done with all it was given, and with one
 // more.
 func TestDoneUnposted(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
@@ -271,7 +260,7 @@ func TestDoneUnposted(t *testing.T) {
 	p.Queue(0).Cache().Free(frames[:n])
 }
 
-// TestBadHead has the device tell that it has sent what it was not given: the ring is
+// TestBadHead makes the device tell that it has sent what it was not given: the ring is
 // restarted, and works.
 func TestBadHead(t *testing.T) {
 	for _, head := range []uint32{5, 63, 64, 0xffff, 1<<32 - 1} {
@@ -291,9 +280,7 @@ func TestBadHead(t *testing.T) {
 		for range 3 {
 			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
-		if _, err := p.Queue(0).Unsent(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Queue(0).Unsent())(t)
 		porttest.Eventually(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
 		if c := p.Stats().Queues[0]; c.Restarts != 1 || c.Lost != 3 {
 			t.Errorf("head %#x: counted %+v", head, c)
@@ -302,62 +289,18 @@ func TestBadHead(t *testing.T) {
 		for range 200 {
 			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
-		if sent != 200 {
-			t.Errorf("head %#x: %d frames were sent afterwards", head, sent)
-		}
+		should.Be(t, sent, 200, "head %#x: frames were sent afterwards", head)
 	}
 }
 
-// standStill has the send ring of a device stand still.
+// standStill stalls the send ring of a device.
 func standStill(d *fakeigb.Device) (end func()) {
 	still := true
 	d.OnWrite = func(offset uint64, v uint32) bool { return still && offset == fakeigb.TDT && v != 0 }
 	return func() { d.With(func() { still = false }) }
 }
 
-func TestSendStandsStill(t *testing.T) {
-	d := newFake(t, fakeigb.Options{})
-	end := standStill(d)
-	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256})
-	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: soon})
-	restarts := func() uint64 { return p.Stats().Queues[0].Restarts }
-	fill := func(enough func() bool) {
-		t.Helper()
-		for start := time.Now(); !enough(); {
-			if time.Since(start) > timeout {
-				t.Fatal("never")
-			}
-			if _, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	fill(func() bool { return restarts() > 1 })
-	if c := p.Stats().Queues[0]; c.Lost != 63*c.Restarts {
-		t.Errorf("counted %+v", c)
-	}
-
-	// Without a link nothing can be sent: that is no fault of the ring.
-	d.SetLink(false)
-	before := restarts()
-	until := time.Now().Add(3 * soon)
-	fill(func() bool { return time.Now().After(until) })
-	if n := restarts(); n != before {
-		t.Errorf("%d restarts without a link", n-before)
-	}
-
-	d.SetLink(true)
-	end()
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
-	send(t, p, 0, porttest.FrameTo(own, 60), nil)
-	if n, err := p.Queue(0).Unsent(); n != 0 || err != nil {
-		t.Errorf("%d unsent, %v", n, err)
-	}
-}
-
-// TestSendSlowly has a full ring move on from time to time: it does not stand still.
+// TestSendSlowly makes a full ring move on from time to time: it does not stand still.
 func TestSendSlowly(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	d := newFake(t, fakeigb.Options{})
@@ -405,13 +348,9 @@ func TestSendCannotBeStopped(t *testing.T) {
 	if !errors.Is(err, ethernet.ErrNotReady) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := p.Queue(0).Receive(make([]ethernet.Frame, 1)); !errors.Is(err, ethernet.ErrNotReady) {
-		t.Errorf("receive: %v", err)
-	}
+	should.Refuse(p.Queue(0).Receive(make([]ethernet.Frame, 1)))(t, ethernet.ErrNotReady, "receive")
 	end()
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(contextFor(t)))
 	send(t, p, 0, porttest.FrameTo(own, 60), nil)
 	if c := p.Stats(); c.Restarts != 1 || c.Queues[0].Lost != 63 {
 		t.Errorf("counted %+v", c)
@@ -445,21 +384,13 @@ func TestCloseStops(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
-			pool, err := ethernet.NewPool(ethernet.PoolOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{}))(t)
+			p := must.Get(ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon})))(t)
 			d.With(func() { tt.break_(d) })
 			if err := p.Close(); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Errorf("close: %v, want %v", err, tt.want)
 			}
-			if n := d.Log().BackendResets; n != tt.resets {
-				t.Errorf("%d resets by the back end, want %d", n, tt.resets)
-			}
+			should.Be(t, d.Log().BackendResets, tt.resets, "resets by the back end")
 			// What the device may still reach is nobody else's.
 			if err := pool.Close(); errors.Is(err, ethernet.ErrInUse) != (tt.want != nil) {
 				t.Errorf("close of the pool: %v", err)
@@ -468,7 +399,7 @@ func TestCloseStops(t *testing.T) {
 	}
 }
 
-// FuzzReceived has the device write anything into its receive ring. Frames that come lie
+// FuzzReceived makes the device write anything into its receive ring. Frames that come lie
 // in their buffers, and no buffer is lost or in two hands.
 func FuzzReceived(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 60, 0, 0, 0})
@@ -492,10 +423,7 @@ func FuzzReceived(f *testing.F) {
 				b = b[8:]
 				d.With(func() { d.Complete(0, high*3, high) })
 			}
-			n, err := p.Queue(0).Receive(frames)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(p.Queue(0).Receive(frames))(t)
 			for _, f := range frames[:n] {
 				if !pool.Contains(&f) || f.Length < ethernet.HeaderSize || f.Length > 1518 {
 					t.Fatalf("got %+v", f)
@@ -503,11 +431,7 @@ func FuzzReceived(f *testing.F) {
 			}
 			p.Queue(0).Cache().Free(frames[:n])
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := pool.Free(); n != 100 {
-			t.Errorf("%d of 100 buffers are back", n)
-		}
+		must.OK(t, p.Close())
+		should.Be(t, pool.Free(), 100, "of 100 buffers are back")
 	})
 }

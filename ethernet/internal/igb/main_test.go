@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/igb"
@@ -24,10 +25,7 @@ var (
 // newFake makes a device, and at the end of the test looks at what it has seen.
 func newFake(t testing.TB, o fakeigb.Options) *fakeigb.Device {
 	t.Helper()
-	d, err := fakeigb.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(fakeigb.New(o))(t)
 	d.CheckAtEnd(t)
 	return d
 }
@@ -41,7 +39,5 @@ func open(t testing.TB, d *fakeigb.Device, c ethernet.Options) ethernet.Port {
 // send sends one frame and fails the test if it is not taken.
 func send(t testing.TB, p ethernet.Port, queue int, data []byte, change func(f *ethernet.Frame)) {
 	t.Helper()
-	if n, err := porttest.TrySend(p.Queue(queue), data, change); n != 1 || err != nil {
-		t.Fatalf("sent %d, %v", n, err)
-	}
+	must.Give(porttest.TrySend(p.Queue(queue), data, change))(t, 1)
 }

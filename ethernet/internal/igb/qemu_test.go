@@ -3,15 +3,16 @@ package igb_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
@@ -30,26 +31,13 @@ type qemu struct {
 func openQEMU(t testing.TB, c ethernet.Options) *qemu {
 	t.Helper()
 	m := qemutest.Start(t, "igb,mac=02:00:00:00:00:01")
-	wire, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire := must.Get(net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	t.Cleanup(func() { wire.Close() })
-	if err := m.Connect(0, netip.MustParseAddrPort(wire.LocalAddr().String())); err != nil {
-		t.Fatal(err)
-	}
-	d, err := m.Open(contextFor(t), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := ethernet.New(contextFor(t), d, config(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Connect(0, netip.MustParseAddrPort(wire.LocalAddr().String())))
+	d := must.Get(m.Open(0))(t)
+	p := must.Get(ethernet.New(contextFor(t), d, config(t, c)))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	q := &qemu{t, m, p, wire, m.NetAddr(0)}
 	q.waitLink()
@@ -66,9 +54,7 @@ func (q *qemu) waitLink() {
 // arrive puts a frame on the wire.
 func (q *qemu) arrive(b []byte) {
 	q.t.Helper()
-	if _, err := q.wire.WriteToUDPAddrPort(b, q.to); err != nil {
-		q.t.Fatal(err)
-	}
+	must.Get(q.wire.WriteToUDPAddrPort(b, q.to))(q.t)
 }
 
 // left takes a frame that was sent from the wire.
@@ -76,10 +62,7 @@ func (q *qemu) left() []byte {
 	q.t.Helper()
 	b := make([]byte, 65536)
 	q.wire.SetReadDeadline(time.Now().Add(timeout))
-	n, err := q.wire.Read(b)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	n := must.Get(q.wire.Read(b))(q.t)
 	return b[:n]
 }
 
@@ -89,18 +72,13 @@ func (q *qemu) receive(queue int) (ethernet.Frame, []byte) {
 	rx, ctx := q.port.Queue(queue), contextFor(q.t)
 	frames := make([]ethernet.Frame, 1)
 	for {
-		n, err := rx.Receive(frames)
-		if err != nil {
-			q.t.Fatal(err)
-		}
+		n := must.Get(rx.Receive(frames))(q.t)
 		if n == 1 {
 			b := append([]byte(nil), rx.Cache().Pool().Bytes(frames[0])...)
 			rx.Cache().Free(frames)
 			return frames[0], b
 		}
-		if err := rx.Wait(ctx); err != nil {
-			q.t.Fatal(err)
-		}
+		must.OK(q.t, rx.Wait(ctx))
 	}
 }
 
@@ -135,9 +113,7 @@ func TestQEMU(t *testing.T) {
 			t.Fatalf("frame %d, %+v: got % x", i, f, got)
 		}
 		send(t, q.port, 0, data, nil)
-		if got := q.left(); !bytes.Equal(got, data) {
-			t.Fatalf("frame %d: sent % x", i, got)
-		}
+		must.Same(t, q.left(), data, "frame %d", i)
 		count++
 		total += uint64(n)
 	}
@@ -159,37 +135,6 @@ func TestQEMU(t *testing.T) {
 	}
 }
 
-// TestQEMUBursts has bursts fill the rings.
-func TestQEMUBursts(t *testing.T) {
-	q := openQEMU(t, ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
-	for round := range 20 {
-		frames := make([]ethernet.Frame, 40)
-		tx := q.port.Queue(0)
-		tx.Cache().Alloc(frames)
-		for i := range frames {
-			data := porttest.FrameTo(own, 60+round+i)
-			frames[i].Length = uint16(len(data))
-			copy(tx.Cache().Pool().Bytes(frames[i]), data)
-		}
-		if n, err := tx.Send(frames); n != len(frames) || err != nil {
-			t.Fatalf("round %d: sent %d, %v", round, n, err)
-		}
-		for i := range frames {
-			if got := q.left(); !bytes.Equal(got, porttest.FrameTo(own, 60+round+i)) {
-				t.Fatalf("round %d: frame %d is % x", round, i, got)
-			}
-		}
-		for i := range 40 {
-			q.arrive(porttest.FrameTo(own, 60+i))
-		}
-		for i := range 40 {
-			if _, got := q.receive(0); !bytes.Equal(got, porttest.FrameTo(own, 60+i)) {
-				t.Fatalf("round %d: frame %d is % x", round, i, got)
-			}
-		}
-	}
-}
-
 func TestQEMUFilters(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{})
 	porttest.Filters(t, q.port, q.passes)
@@ -198,46 +143,17 @@ func TestQEMUFilters(t *testing.T) {
 func TestQEMURestart(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{ReceiveDescriptors: 64})
 	group := ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
-	if err := q.port.SetMulticast([]ethernet.MAC{group}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, q.port.SetMulticast([]ethernet.MAC{group}))
 	for range 3 {
-		if err := q.port.Restart(contextFor(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, q.port.Restart(contextFor(t)))
 		q.waitLink()
 		if !q.passes(porttest.FrameTo(group, 200)) {
 			t.Error("the filter is not what it was")
 		}
 		send(t, q.port, 0, porttest.FrameTo(own, 300), nil)
-		if got := q.left(); !bytes.Equal(got, porttest.FrameTo(own, 300)) {
-			t.Errorf("sent % x", got)
-		}
+		should.Same(t, q.left(), porttest.FrameTo(own, 300))
 	}
-	if n := q.port.Stats().Restarts; n != 3 {
-		t.Errorf("counted %d restarts", n)
-	}
-}
-
-func TestQEMUReopen(t *testing.T) {
-	m := qemutest.Start(t, "igb")
-	pool := porttest.NewPool(t, ethernet.PoolOptions{})
-	for range 3 {
-		d, err := m.Open(contextFor(t), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := pool.Free(); n != 4096 {
-			t.Errorf("%d buffers are back", n)
-		}
-	}
+	should.Be(t, q.port.Stats().Restarts, 3, "counted restarts")
 }
 
 func TestQEMUJumbo(t *testing.T) {
@@ -249,9 +165,7 @@ func TestQEMUJumbo(t *testing.T) {
 			t.Errorf("%d bytes did not come", n)
 		}
 		send(t, q.port, 0, data, nil)
-		if got := q.left(); !bytes.Equal(got, data) {
-			t.Errorf("%d bytes were sent as %d", n, len(got))
-		}
+		should.Same(t, q.left(), data, "%d bytes", n)
 	}
 	if q.passes(porttest.FrameTo(own, 9100)) {
 		t.Error("a frame longer than the MTU came")
@@ -260,9 +174,7 @@ func TestQEMUJumbo(t *testing.T) {
 
 func TestQEMUInterrupts(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{Interrupts: true, Moderation: 100 * time.Microsecond})
-	if n := q.port.Info().Vectors; n != 1 {
-		t.Fatalf("%d vectors", n)
-	}
+	must.Be(t, q.port.Info().Vectors, 1, "vectors")
 	for i := range 50 {
 		go func() {
 			time.Sleep(time.Duration(i%10) * time.Millisecond)
@@ -297,9 +209,7 @@ func TestQEMUQueues(t *testing.T) {
 		}
 		used[queue]++
 	}
-	if len(used) != 4 {
-		t.Errorf("queues in use: %v", used)
-	}
+	should.Be(t, len(used), 4, "queues in use: %v", used)
 	q.arrive(porttest.FrameTo(own, 60))
 	if at, f := q.anywhere(); at != 0 || f.Flags&ethernet.Hashed != 0 {
 		t.Errorf("a frame that is not IP is in queue %d, %+v", at, f)
@@ -318,10 +228,7 @@ func (q *qemu) anywhere() (int, ethernet.Frame) {
 	frames := make([]ethernet.Frame, 1)
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 		for i := range q.port.Info().Options.Queues {
-			n, err := q.port.Queue(i).Receive(frames)
-			if err != nil {
-				q.t.Fatal(err)
-			}
+			n := must.Get(q.port.Queue(i).Receive(frames))(q.t)
 			if n == 1 {
 				q.port.Queue(i).Cache().Free(frames)
 				return i, frames[0]
@@ -337,9 +244,7 @@ func TestQEMUOffloads(t *testing.T) {
 	good := udp4(own, 7, 100)
 	q.arrive(good)
 	f, _ := q.receive(0)
-	if want := ethernet.IPSumGood | ethernet.L4SumGood | ethernet.Hashed; f.Flags != want {
-		t.Errorf("flags %#x, want %#x", f.Flags, want)
-	}
+	should.Be(t, f.Flags, ethernet.IPSumGood|ethernet.L4SumGood|ethernet.Hashed, "flags")
 	bad := append([]byte(nil), good...)
 	bad[24]++ // of the header's checksum
 	bad[60]++
@@ -356,18 +261,14 @@ func TestQEMUOffloads(t *testing.T) {
 		t.Errorf("%+v: % x", f, got)
 	}
 	send(t, q.port, 0, good, func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 0x2005 })
-	if got := q.left(); !bytes.Equal(got, tagged) {
-		t.Errorf("sent % x, want % x", got, tagged)
-	}
+	should.Same(t, q.left(), tagged)
 
 	// Checksums that the device computes.
 	blank := append([]byte(nil), good...)
 	blank[24], blank[25] = 0, 0
 	binary.BigEndian.PutUint16(blank[40:], pseudo(blank[26:34], 17, len(blank)-34))
 	send(t, q.port, 0, blank, func(f *ethernet.Frame) { f.Flags, f.L2, f.L3 = ethernet.SumIPv4|ethernet.SumUDP, 14, 20 })
-	if got := q.left(); !bytes.Equal(got, good) {
-		t.Errorf("sent % x, want % x", got, good)
-	}
+	should.Same(t, q.left(), good)
 }
 
 // TestQEMUSegments has a long TCP segment cut into frames.
@@ -394,32 +295,22 @@ func TestQEMUSegments(t *testing.T) {
 		if len(got) > 54+segment || inetsum.Of(got[14:34]) != 0xffff || binary.BigEndian.Uint16(got[16:]) != uint16(len(got)-14) {
 			t.Fatalf("a frame of %d bytes, % x", len(got), got[:54])
 		}
-		if at := binary.BigEndian.Uint32(got[38:]); at != uint32(len(all)) {
-			t.Fatalf("sequence number %d, want %d", at, len(all))
-		}
+		must.Be(t, binary.BigEndian.Uint32(got[38:]), uint32(len(all)), "sequence number, want %d", len(all))
 		with := append(append([]byte(nil), got[26:34]...), 0, 6, byte((len(got)-34)>>8), byte(len(got)-34))
-		if s := inetsum.Of(append(with, got[34:]...)); s != 0xffff {
-			t.Errorf("the TCP checksum of a segment is wrong by %#x", s)
-		}
+		should.Be(t, inetsum.Of(append(with, got[34:]...)), 0xffff, "the TCP checksum of a segment is wrong")
 		all = append(all, got[54:]...)
 	}
-	if !bytes.Equal(all, b[54:]) {
-		t.Error("the payload is another")
-	}
+	should.Same(t, all, b[54:], "the payload is another")
 }
 
 func TestQEMULink(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{})
 	for range 3 {
-		if err := q.machine.SetLink(contextFor(t), 0, false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, q.machine.SetLink(0, false))
 		if link, err := q.port.Link(); err != nil || link.Up {
 			t.Errorf("link %+v, %v", link, err)
 		}
-		if err := q.machine.SetLink(contextFor(t), 0, true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, q.machine.SetLink(0, true))
 		q.waitLink()
 		if !q.passes(porttest.FrameTo(own, 80)) {
 			t.Error("no frame after the link was down")
@@ -429,13 +320,7 @@ func TestQEMULink(t *testing.T) {
 
 func TestQEMURemoved(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{})
-	if err := q.machine.Unplug(contextFor(t), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := q.port.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("link: %v", err)
-	}
-	if _, err := q.port.Queue(0).Receive(make([]ethernet.Frame, 1)); !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("receive: %v", err)
-	}
+	must.OK(t, q.machine.Unplug(0))
+	should.Refuse(q.port.Link())(t, ethernet.ErrDeviceGone, "link")
+	should.Refuse(q.port.Queue(0).Receive(make([]ethernet.Frame, 1)))(t, ethernet.ErrDeviceGone, "receive")
 }

@@ -45,9 +45,8 @@ type sendRing struct {
 	head        *uint32  // written by the device: the slot that it is at
 	// Slots from clean to tail, both below the length, are the device's.
 	clean, tail uint32
-	contexts    uint32 // of them that are contexts
-	context     sent   // the last one given to the device
-	bad         bool   // head is where it cannot be
+	context     sent // the last one given to the device
+	bad         bool // head is where it cannot be
 	bell        function.Doorbell
 	iova, at    uint64 // of the ring and of head
 }
@@ -89,6 +88,7 @@ func (d *device) makeQueues() error {
 		}
 		q.segments = c.Offloads&ethernet.OffloadTSO != 0
 		d.port.AddRings(q, &q.Rings, d.f)
+		q.Slots-- // with the ring full, head and tail would be as with it empty
 		d.queues = append(d.queues, q)
 	}
 	return nil
@@ -144,7 +144,8 @@ func (q *queue) start(ctx context.Context) error {
 func (q *queue) startSend(ctx context.Context) error {
 	r, ring := &q.device.regs, &q.send
 	base := q.device.family.sendBase(q.Index)
-	ring.clean, ring.tail, ring.contexts, ring.context, *ring.head = 0, 0, 0, sent{}, 0
+	ring.clean, ring.tail, ring.context, *ring.head = 0, 0, sent{}, 0
+	q.Contexts = 0
 	ring.bad = false
 	r.Write(base+ringBaseLow, uint32(ring.iova))
 	r.Write(base+ringBaseHigh, uint32(ring.iova>>32))
@@ -171,7 +172,6 @@ func (q *queue) waitRing(ctx context.Context, base uint64, on bool) error {
 	})
 }
 
-// Empty implements port.RingDriver.
 func (q *queue) Empty() {
 	q.GiveBack(q.receive.buffers)
 	q.drop()
@@ -201,7 +201,6 @@ func (q *queue) Arm() error {
 	return d.regs.Take()
 }
 
-// Arrived implements port.RingDriver.
 func (q *queue) Arrived() bool {
 	return q.receive.descriptors[q.receive.next].status()&rxDone != 0
 }

@@ -5,23 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// Receive implements ethernet.Queue.
-func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	n := 0
-	q.Lock.Lock()
-	if q.Live {
-		n = q.take(frames)
-	}
-	q.Lock.Unlock()
-	return n, nil
-}
-
-// take takes frames out of the receive ring and puts empty buffers in their place. The
-// lock is held.
-func (q *queue) take(frames []ethernet.Frame) int {
+func (q *queue) Take(frames []ethernet.Frame) int {
 	r := &q.receive
 	descriptors := r.descriptors
 	mask := uint32(len(descriptors) - 1)

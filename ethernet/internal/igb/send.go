@@ -12,27 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// Send implements ethernet.Queue.
-func (q *queue) Send(frames []ethernet.Frame) (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	q.Lock.Lock()
-	defer q.Lock.Unlock()
-	if !q.Live {
-		return 0, nil
-	}
-	s := &q.send
-	size := uint32(len(s.descriptors))
-	// As long as less than a quarter is in use, buffers can wait.
-	if used := (s.tail - s.clean) & (size - 1); used >= size/4 || size-1-used < uint32(len(frames)) {
-		q.Reclaim()
-	}
-	return q.put(frames)
-}
-
-// put writes descriptors for frames, as far as there is room, and rings. The lock is held.
-func (q *queue) put(frames []ethernet.Frame) (int, error) {
+func (q *queue) Put(frames []ethernet.Frame) (int, error) {
 	s := &q.send
 	descriptors := s.descriptors
 	mask := uint32(len(descriptors) - 1)
@@ -59,7 +39,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 				}
 				descriptors[tail&mask], s.buffers[tail&mask] = c, port.NoBuffer
 				s.context = c
-				s.contexts++
+				q.Contexts++
 				tail++
 				room--
 			}
@@ -174,20 +154,6 @@ func (q *queue) prepareSegments(f *ethernet.Frame) error {
 	return nil
 }
 
-// Unsent implements ethernet.Queue.
-func (q *queue) Unsent() (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	q.Lock.Lock()
-	defer q.Lock.Unlock()
-	if q.Live {
-		q.Reclaim()
-	}
-	return int(q.Held()) - int(q.send.contexts), nil
-}
-
-// Reclaim implements port.RingDriver.
 func (q *queue) Reclaim() {
 	s := &q.send
 	mask := uint32(len(s.descriptors) - 1)
@@ -206,9 +172,9 @@ func (q *queue) Reclaim() {
 	for sent > 0 {
 		part := min(sent, mask+1-s.clean)
 		list := s.buffers[s.clean : s.clean+part]
-		if s.contexts > 0 {
+		if q.Contexts > 0 {
 			list = slices.DeleteFunc(list, func(b uint32) bool { return b == port.NoBuffer })
-			s.contexts -= part - uint32(len(list))
+			q.Contexts -= part - uint32(len(list))
 		}
 		q.Cache().GiveAll(list)
 		s.clean = (s.clean + part) & mask
@@ -216,7 +182,6 @@ func (q *queue) Reclaim() {
 	}
 }
 
-// Fault implements port.RingDriver.
 func (q *queue) Fault() error {
 	if q.send.bad {
 		return errHead
@@ -224,7 +189,6 @@ func (q *queue) Fault() error {
 	return nil
 }
 
-// Held implements port.RingDriver.
 func (q *queue) Held() uint32 {
 	s := &q.send
 	return (s.tail - s.clean) & uint32(len(s.descriptors)-1)

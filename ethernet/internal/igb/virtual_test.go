@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -50,12 +52,8 @@ func TestVirtual(t *testing.T) {
 		t.Errorf("messages %#x, want %#x", got, want)
 	}
 	// Linux's driver of the physical function does not allow this.
-	if err := p.SetPromiscuous(true); !errors.Is(err, ethernet.ErrNotSupported) {
-		t.Errorf("promiscuous: %v", err)
-	}
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	should.Fail(t, p.SetPromiscuous(true), ethernet.ErrNotSupported, "promiscuous")
+	must.OK(t, p.Restart(contextFor(t)))
 	send(t, p, 0, porttest.FrameTo(own, 60), nil)
 }
 
@@ -124,15 +122,12 @@ func TestVirtualRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{Device: virtual})
 			tt.break_(d)
-			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Timeout: soon}))
-			if !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
+			should.Refuse(ethernet.New(contextFor(t), d, config(t, ethernet.Options{Timeout: soon})))(t, tt.want)
 		})
 	}
 }
 
-// TestVirtualWithoutAddress has the physical function give none: the port makes one up.
+// TestVirtualWithoutAddress makes the physical function give none: the port makes one up.
 func TestVirtualWithoutAddress(t *testing.T) {
 	d := newFake(t, fakeigb.Options{Device: virtual})
 	d.OnMail = func(message [16]uint32) ([16]uint32, bool) {

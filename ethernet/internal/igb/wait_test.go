@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// TestNoInterrupt has an interrupt never come: frames are found all the same.
+// TestNoInterrupt makes an interrupt never come: frames are found all the same.
 func TestNoInterrupt(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	d.OnWrite = func(offset uint64, _ uint32) bool { return offset == fakeigb.EIMS }
@@ -21,45 +23,33 @@ func TestNoInterrupt(t *testing.T) {
 			d.Arrive(porttest.FrameTo(own, 60))
 		}()
 		porttest.Eventually(t, "a frame comes", func() bool {
-			if err := p.Queue(0).Wait(contextFor(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Queue(0).Wait(contextFor(t)))
 			frames, _ := porttest.ReceiveAll(t, p.Queue(0))
 			return len(frames) == 1
 		})
 
 		t.Logf("after %v", time.Since(start))
 	}
-	if n := p.Stats().Queues[0].Interrupts; n != 0 {
-		t.Errorf("%d interrupts", n)
-	}
+	should.Be(t, p.Stats().Queues[0].Interrupts, 0, "interrupts")
 }
 
 // TestFewVectors asks for interrupts of a device that has not enough: it is polled.
 func TestFewVectors(t *testing.T) {
 	d := newFake(t, fakeigb.Options{Vectors: 3})
 	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 4, ReceiveDescriptors: 64})
-	if n := p.Info().Vectors; n != 0 {
-		t.Errorf("%d vectors", n)
-	}
-	if err := p.Queue(3).Wait(contextFor(t)); err != nil {
-		t.Error(err)
-	}
+	should.Be(t, p.Info().Vectors, 0, "vectors")
+	should.OK(t, p.Queue(3).Wait(contextFor(t)))
 }
 
 // TestVectorsOfQueues has each queue woken by its own vector.
 func TestVectorsOfQueues(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 16, ReceiveDescriptors: 64, Moderation: time.Millisecond})
-	if n := p.Info().Vectors; n != 16 {
-		t.Fatalf("%d vectors", n)
-	}
+	must.Be(t, p.Info().Vectors, 16, "vectors")
 	for i := range 16 {
 		porttest.Eventually(t, "an interrupt", func() bool {
 			go d.Deliver(i, porttest.FrameTo(own, 60), 0, 0, 0)
-			if err := p.Queue(i).Wait(contextFor(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Queue(i).Wait(contextFor(t)))
 			porttest.ReceiveAll(t, p.Queue(i))
 			return p.Stats().Queues[i].Interrupts > 0
 		})

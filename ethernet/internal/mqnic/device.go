@@ -27,14 +27,9 @@ type device struct {
 
 func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
 	d := &device{pci: dev, number: uint32(vfio.Interface(dev))}
-	p, err := port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "mqnic", Model: m.Name, Tested: m.Tested, Options: c})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "mqnic", Model: m.Name, Tested: m.Tested, Options: c})
 }
 
-// Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
 	d.port, d.options = p, p.Options()
 	if d.f, err = function.Open(d.pci, d.options.Timeout); err != nil {
@@ -110,11 +105,7 @@ func (d *device) vector(queue int) uint32 {
 	return uint32(vfio.FirstVector(d.pci) + queue)
 }
 
-// Hint implements port.NIC.
-func (d *device) Hint(err error) string { return hint(err) }
-
-// hint says what may help against an error.
-func hint(err error) string {
+func (d *device) Hint(err error) string {
 	switch {
 	case errors.Is(err, ethernet.ErrDeviceGone):
 		return "the device is in reset or has been removed: close the port"
@@ -123,7 +114,7 @@ func hint(err error) string {
 	case errors.Is(err, ethernet.ErrNotReady):
 		return "Restart sets the interface up again; over a simulation, Options.Timeout may have to be longer"
 	case errors.Is(err, ethernet.ErrUnsupportedDevice):
-		return "the driver is for the last version of corundum/corundum, of December 2023; trapeze info shows what the board has"
+		return "the driver is for the last version of corundum/corundum, of December 2023"
 	case errors.Is(err, ethernet.ErrNotSupported), errors.Is(err, ethernet.ErrConfig):
 		return ""
 	case errors.Is(err, ethernet.ErrProtocol):
@@ -143,7 +134,6 @@ func (d *device) Link(context.Context) (ethernet.Link, error) {
 	return ethernet.Link{Up: true, FullDuplex: true}, nil
 }
 
-// Look implements port.NIC.
 func (d *device) Look(ctx context.Context) (up bool, err error) {
 	link, err := d.Link(ctx)
 	return link.Up, err

@@ -5,28 +5,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
-
-// TestNoInterrupt has events never come: frames are found all the same.
-func TestNoInterrupt(t *testing.T) {
-	d, _, p := rings(t, ethernet.Options{Interrupts: true})
-	d.With(func() { d.OnWrite = func(_ uint64, v uint32) bool { return v>>16 == 0x8091 } })
-	for range 3 {
-		d.Arrive(0, porttest.FrameTo(own, 60))
-		porttest.Eventually(t, "a frame comes", func() bool {
-			if err := p.Queue(0).Wait(contextFor(t)); err != nil {
-				t.Fatal(err)
-			}
-			frames, _ := porttest.ReceiveAll(t, p.Queue(0))
-			return len(frames) == 1
-		})
-	}
-	if n := p.Stats().Queues[0].Interrupts; n != 0 {
-		t.Errorf("%d interrupts", n)
-	}
-}
 
 // TestStrangeEvents: events of queues that are not ours, and of no known type, wake, and do no harm.
 // There are more of them than the ring has entries.
@@ -41,9 +24,7 @@ func TestStrangeEvents(t *testing.T) {
 		d.Arrive(0, want)
 		var data [][]byte
 		for len(data) == 0 {
-			if err := p.Queue(0).Wait(contextFor(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Queue(0).Wait(contextFor(t)))
 			_, data = porttest.ReceiveAll(t, p.Queue(0))
 		}
 		porttest.Same(t, [][]byte{want}, data)
@@ -57,38 +38,20 @@ func TestStrangeEvents(t *testing.T) {
 func TestVectorsOfQueues(t *testing.T) {
 	d := newFake(t, fakemqnic.Options{Queues: 16})
 	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 16, ReceiveDescriptors: 64, Moderation: time.Millisecond})
-	if n := p.Info().Vectors; n != 16 {
-		t.Fatalf("%d vectors", n)
-	}
+	must.Be(t, p.Info().Vectors, 16, "vectors")
 	for i := range 16 {
 		porttest.Eventually(t, "an interrupt", func() bool {
 			arrived := make(chan bool, 1)
 			go func() { arrived <- d.Deliver(0, i, porttest.FrameTo(own, 60), fakemqnic.Completion{}) }()
-			if err := p.Queue(i).Wait(contextFor(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Queue(i).Wait(contextFor(t)))
 			<-arrived
 			porttest.ReceiveAll(t, p.Queue(i))
 			return p.Stats().Queues[i].Interrupts > 0
 		})
 	}
 	d.With(func() {
-		if v := d.Get(fakemqnic.IRQConfig + 0x0c); v != 1000 {
-			t.Errorf("the interval is %d us", v)
-		}
+		should.Be(t, d.Get(fakemqnic.IRQConfig+0x0c), 1000, "the interval is us")
 	})
-}
-
-// TestFewVectors asks for interrupts of a device that has not enough: it is polled.
-func TestFewVectors(t *testing.T) {
-	d := newFake(t, fakemqnic.Options{Vectors: 3})
-	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 4, ReceiveDescriptors: 64})
-	if n := p.Info().Vectors; n != 0 {
-		t.Errorf("%d vectors", n)
-	}
-	if err := p.Queue(3).Wait(contextFor(t)); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestRandomMAC: without an address in the options a port has a random one, for stations only.
@@ -96,10 +59,7 @@ func TestRandomMAC(t *testing.T) {
 	d := newFake(t, fakemqnic.Options{})
 	c := config(t, ethernet.Options{})
 	c.MAC = ethernet.MAC{}
-	p, err := ethernet.New(contextFor(t), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.New(contextFor(t), d, c))(t)
 	defer p.Close()
 	m := p.MAC()
 	if !m.IsStation() || m[0]&2 == 0 || m != p.Info().MAC {

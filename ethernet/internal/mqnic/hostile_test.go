@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -64,10 +66,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"an interface outside the BAR", set(fakemqnic.Interfaces+0x0c, 1<<25), ethernet.ErrProtocol, "do not fit"},
 		{"control blocks outside", set(fakemqnic.Interfaces+0x18, 1<<24), ethernet.ErrProtocol, "control blocks"},
 		{"a block that ends outside", func(d *fake) {
-			d.Set(fakemqnic.PHC+next, 1<<24-16)
-			d.Set(1<<24-16, 0xc006)
-			d.Set(1<<24-12, 0x100)
-		}, ethernet.ErrProtocol, "STATS"},
+			d.Set(fakemqnic.PHC+next, 1<<24-12)
+			d.Set(1<<24-12, 0xc005)
+			d.Set(1<<24-8, 0x200)
+		}, ethernet.ErrProtocol, "APP_INFO"},
 
 		{"an interface chain that loops", in(fakemqnic.QueueMap+next, unit), ethernet.ErrProtocol, "comes back"},
 		{"an interface chain that leaves it", in(fakemqnic.QueueMap+next, 1<<31), ethernet.ErrProtocol, "is not in"},
@@ -108,14 +110,12 @@ func TestOpenRefuses(t *testing.T) {
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("got %v, want %v that says %q", err, tt.want, tt.says)
 			}
-			if n := pool.Free(); n != 4096 {
-				t.Errorf("%d buffers are back", n)
-			}
+			should.Be(t, pool.Free(), 4096, "buffers are back")
 		})
 	}
 }
 
-// stuck has a queue be active for ever.
+// stuck makes a queue be active for ever.
 func stuck(d *fakemqnic.Device, queue uint64, active uint32) {
 	d.OnRead = func(offset uint64, v uint32) uint32 {
 		if offset == queue+8 {
@@ -159,17 +159,14 @@ func TestUnknownBlocks(t *testing.T) {
 	porttest.SendOne(t, p.Queue(0), porttest.FrameTo(porttest.Own, 60))
 }
 
-// FuzzChain has the blocks say anything. A port opens, or not, with a typed error.
+// FuzzChain makes the blocks say anything. A port opens, or not, with a typed error.
 func FuzzChain(f *testing.F) {
 	f.Add([]byte{0x08, 0x01, 0, 0x40, 0, 0, 0})                // a global loop
 	f.Add([]byte{0x08, 0, 8, 0, 0, 0, 0x80})                   // an interface chain that leaves it
 	f.Add([]byte{0x70, 0, 8, 0, 0, 0, 0x80})                   // 2^31 completion queues
 	f.Add([]byte{0x10, 0x20, 8, 1, 0, 0, 0, 0x60, 0, 0, 1, 0}) // a scheduler
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := fakemqnic.New(fakemqnic.Options{Queues: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(fakemqnic.New(fakemqnic.Options{Queues: 4}))(t)
 		for ; len(b) >= 7; b = b[7:] {
 			at := uint64(binary.LittleEndian.Uint16(b)) &^ 3 & 0x3fff
 			if b[2]&8 != 0 {

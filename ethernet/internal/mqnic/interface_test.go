@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -30,19 +32,14 @@ func init() {
 // openAt opens a port at an address and closes it at the end of the test.
 func openAt(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	t.Helper()
-	p, err := ethernet.Open(contextFor(t), address, config(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.Open(contextFor(t), address, config(t, c)))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p
 }
 
-// TestInterfaces has the interfaces of one board be ports of their own: frames, interrupts and filters
+// TestInterfaces makes the interfaces of one board be ports of their own: frames, interrupts and filters
 // do not mix, and one goes on when the other is closed.
 func TestInterfaces(t *testing.T) {
 	d := newFake(t, fakemqnic.Options{Interfaces: 2})
@@ -62,9 +59,7 @@ func TestInterfaces(t *testing.T) {
 		p := ports[k]
 		before := sent[k]
 		porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
-		if sent[k] != before+1 {
-			t.Errorf("interface %d has sent %d", k, sent[k]-before)
-		}
+		should.Be(t, sent[k], before+1, "interface %d has sent %d", k, sent[k]-before)
 		interrupts := p.Stats().Queues[0].Interrupts
 		porttest.Eventually(t, "an interrupt", func() bool {
 			var arrival sync.WaitGroup
@@ -72,9 +67,7 @@ func TestInterfaces(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				d.Arrive(k, porttest.FrameTo(p.MAC(), 60+k))
 			})
-			if err := p.Queue(0).Wait(contextFor(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Queue(0).Wait(contextFor(t)))
 			arrival.Wait()
 			frames, _ := porttest.ReceiveAll(t, p.Queue(0))
 			return len(frames) == 1 && frames[0].Length == uint16(60+k) && p.Stats().Queues[0].Interrupts > interrupts
@@ -82,13 +75,9 @@ func TestInterfaces(t *testing.T) {
 	}
 	exchange(0)
 	exchange(1)
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Close())
 	exchange(1)
-	if err := b.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Restart(contextFor(t)))
 	exchange(1)
 	// The interface that was closed can be opened again.
 	ports[0] = openAt(t, "fake-mqnic:two?interface=0", ethernet.Options{Pool: pool, Interrupts: true})
@@ -122,10 +111,7 @@ func TestNoSuchInterface(t *testing.T) {
 // TestVFIOUser drives a device in the way of a simulation of gates: a server of vfio-user, where each
 // access to a register is a message, and queues take their time to end.
 func TestVFIOUser(t *testing.T) {
-	d, err := fakemqnic.New(fakemqnic.Options{Queues: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(fakemqnic.New(fakemqnic.Options{Queues: 4}))(t)
 	slow := 0
 	d.OnRead = func(offset uint64, v uint32) uint32 {
 		if offset == d.RX(0, 0)+8 && slow < 10 && v&1 == 0 {
@@ -137,28 +123,19 @@ func TestVFIOUser(t *testing.T) {
 	d.OnSend = func(s fakemqnic.Sent) { go d.Arrive(0, s.Bytes) } // a loop on the wire
 	path := serve(t, d)
 	for range 2 { // the second finds what the first has left
-		p, err := ethernet.Open(contextFor(t), "vfio-user:"+path, config(t, ethernet.Options{Interrupts: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(ethernet.Open(contextFor(t), "vfio-user:"+path, config(t, ethernet.Options{Interrupts: true})))(t)
 		q := p.Queue(0)
 		for i := range 100 {
 			want := porttest.FrameTo(own, 60+i)
 			porttest.SendOne(t, q, want)
 			var data [][]byte
 			for len(data) == 0 {
-				if err := q.Wait(contextFor(t)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, q.Wait(contextFor(t)))
 				_, data = porttest.ReceiveAll(t, q)
 			}
 			porttest.Same(t, [][]byte{want}, data)
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Close())
 	}
-	if slow != 10 {
-		t.Errorf("%d reads of a queue that was to end", slow)
-	}
+	should.Be(t, slow, 10, "reads of a queue that was to end")
 }

@@ -10,12 +10,11 @@ import (
 
 // card has the contents of the global chain, which all interfaces have in common.
 type card struct {
-	blocks               []block
-	board, firmware      uint32
+	board                uint32
 	interfaces           uint32
 	offset, stride, ctrl uint64 // of interfaces, and of the control blocks inside one
 	app                  uint32 // 0 for no application
-	irq, stats           *block
+	irq                  *block
 	end                  uint64 // of BAR0
 }
 
@@ -26,7 +25,7 @@ func (r *registers) readCard(size uint64) (*card, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &card{blocks: list, end: size}
+	c := &card{end: size}
 	id, err := need(list, kindFirmware, size)
 	if err != nil {
 		return nil, err
@@ -35,13 +34,8 @@ func (r *registers) readCard(size uint64) (*card, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range []struct {
-		to **block
-		k  kind
-	}{{&c.irq, kindIRQ}, {&c.stats, kindStats}} {
-		if *o.to, err = one(list, o.k, size); err != nil {
-			return nil, err
-		}
+	if c.irq, err = one(list, kindIRQ, size); err != nil {
+		return nil, err
 	}
 	app, err := one(list, kindApp, size)
 	if err != nil {
@@ -50,7 +44,7 @@ func (r *registers) readCard(size uint64) (*card, error) {
 	if app != nil {
 		c.app = r.Read(app.at + 0x0c)
 	}
-	c.firmware, c.board = r.Read(id.at+0x10), r.Read(id.at+0x18)
+	c.board = r.Read(id.at + 0x18)
 	c.offset, c.interfaces = uint64(r.Read(iface.at+0x0c)), r.Read(iface.at+0x10)
 	c.stride, c.ctrl = uint64(r.Read(iface.at+0x14)), uint64(r.Read(iface.at+0x18))
 	if err := r.Err(); err != nil {

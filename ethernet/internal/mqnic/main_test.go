@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/mqnic"
@@ -28,10 +29,7 @@ var (
 // newFake makes a device, and at the end of the test looks at what it has seen.
 func newFake(t testing.TB, o fakemqnic.Options) *fakemqnic.Device {
 	t.Helper()
-	d, err := fakemqnic.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(fakemqnic.New(o))(t)
 	d.CheckAtEnd(t)
 	return d
 }

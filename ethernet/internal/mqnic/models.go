@@ -27,7 +27,7 @@ func boardName(id uint32) string {
 
 func init() {
 	// Tested stays false until a board was run: the fake device and a simulation are no model of it.
-	d := ethernet.Driver{Name: "mqnic", Interfaces: true, Open: open, Dump: dump,
+	d := ethernet.Driver{Name: "mqnic", Interfaces: true, Open: open,
 		Board: func(vendor, device uint16) string { return boardName(uint32(vendor)<<16 | uint32(device)) }}
 	for _, id := range []struct{ vendor, device uint16 }{{0x1234, 0x1001}, {0x5543, 0x1001}} {
 		d.Models = append(d.Models, ethernet.Model{Vendor: id.vendor, Device: id.device, Name: "Corundum"})

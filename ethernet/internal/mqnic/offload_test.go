@@ -9,7 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
@@ -86,10 +88,7 @@ func TestReceiveSums(t *testing.T) {
 	flags := func(t *rapid.T, b []byte) ethernet.Flags {
 		d.Arrive(0, b)
 		frames := make([]ethernet.Frame, 4)
-		n, err := p.Queue(0).Receive(frames)
-		if n != 1 || err != nil {
-			t.Fatalf("received %d, %v", n, err)
-		}
+		must.Give(p.Queue(0).Receive(frames))(t, 1)
 		p.Queue(0).Cache().Free(frames[:1])
 		return frames[0].Flags
 	}
@@ -194,21 +193,16 @@ func TestSendSums(t *testing.T) {
 			flag |= ethernet.SumIPv4
 			sent[ip+10] ^= 0x55
 		}
-		n, err := porttest.TrySend(p.Queue(0), sent, func(f *ethernet.Frame) {
+		must.Give(porttest.TrySend(p.Queue(0), sent, func(f *ethernet.Frame) {
 			f.Flags, f.L2, f.L3 = flag, uint8(l2), uint8(l3)
 			if k.ipv6 {
 				f.Flags |= ethernet.IPv6
 			}
-		})
-		if n != 1 || err != nil {
-			t.Fatalf("sent %d, %v", n, err)
-		}
+		}))(t, 1, "sent")
 		if out := got.Bytes[:len(want)]; !bytes.Equal(out, want) && !(bytes.Equal(out[:field], want[:field]) && right == 0xffff) {
 			t.Fatalf("%+v: sent\n%x, want\n%x", k, out, want)
 		}
-		if l2+l3 > 255 != (got.Command == 0) {
-			t.Fatalf("headers of %d bytes: command %#x", l2+l3, got.Command)
-		}
+		must.Be(t, l2+l3 > 255, got.Command == 0, "headers of %d bytes: command %#x", l2+l3, got.Command)
 		if got.Command == 0 {
 			soft++
 		}
@@ -262,13 +256,9 @@ func TestHash(t *testing.T) {
 				t.Errorf("flow %d: %+v in queue %d", flow, frames, i)
 			}
 		}
-		if came != 2 {
-			t.Fatalf("flow %d: %d frames came", flow, came)
-		}
+		must.Be(t, came, 2, "flow %d: frames came", flow)
 	}
-	if len(used) != 4 {
-		t.Errorf("only queues %v were used", used)
-	}
+	should.Be(t, len(used), 4, "only queues %v were used", used)
 	// What has no hash comes to queue 0.
 	d.Arrive(0, porttest.FrameTo(own, 60))
 	if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); len(frames) != 1 || frames[0].Flags != 0 {

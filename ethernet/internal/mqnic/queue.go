@@ -155,7 +155,6 @@ func (d *device) cleared(ctx context.Context, what string, register uint64, bits
 	})
 }
 
-// Empty implements port.RingDriver.
 func (q *queue) Empty() {
 	q.GiveBack(q.receive.buffers)
 	q.Counters.Lost.Add(q.GiveBack(q.send.buffers))
@@ -163,10 +162,8 @@ func (q *queue) Empty() {
 	q.send.drop()
 }
 
-// Fault implements port.RingDriver.
 func (q *queue) Fault() error { return errors.Join(q.send.fault, q.receive.fault) }
 
-// Held implements port.RingDriver.
 func (q *queue) Held() uint32 { return q.send.held() }
 
 // Renew implements port.Ring: it takes all rings of the queue from the device, and gives it empty

@@ -6,23 +6,7 @@ import "github.com/trapeze-nic/trapeze/ethernet"
 // (mqnic_rx.c, mqnic_refill_rx_buffers).
 const postEvery = 8
 
-// Receive implements ethernet.Queue.
-func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	n := 0
-	q.Lock.Lock()
-	if q.Live {
-		n = q.take(frames)
-	}
-	q.Lock.Unlock()
-	return n, nil
-}
-
-// take takes frames out of the receive ring and puts empty buffers in their place. The lock is
-// held.
-func (q *queue) take(frames []ethernet.Frame) int {
+func (q *queue) Take(frames []ethernet.Frame) int {
 	r := &q.receive
 	cq := &r.completions
 	ready := cq.ready(uint32(min(len(frames), len(r.descriptors))))

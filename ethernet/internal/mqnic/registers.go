@@ -21,11 +21,6 @@ var (
 	kindIRQ       = kind{0xc007, 0x100, "IRQ_CONFIG", 0x10}
 	kindIF        = kind{0xc000, 0x100, "IF", 0x1c}
 	kindApp       = kind{0xc005, 0x200, "APP_INFO", 0x10}
-	kindStats     = kind{0xc006, 0x100, "STATS", 0x1c}
-	kindPHC       = kind{0xc080, 0x200, "PHC", 0x80}
-	kindPerout    = kind{0xc081, 0x100, "PHC_PEROUT", 0x40}
-	kindSPIFlash  = kind{0xc120, 0x200, "SPI_FLASH", 0x18}
-	kindBPIFlash  = kind{0xc121, 0x200, "BPI_FLASH", 0x1c}
 	kindIFCtrl    = kind{0xc001, 0x400, "IF_CTRL", 0x38}
 	kindEQ        = kind{0xc010, 0x400, "EQ_MANAGER", 0x18}
 	kindCQ        = kind{0xc020, 0x400, "CQ_MANAGER", 0x18}
@@ -38,10 +33,6 @@ var (
 	kindScheduler = kind{0xc040, 0x100, "SCHED_RR", 0x20}
 )
 
-// kinds are those that have a name here.
-var kinds = []kind{kindFirmware, kindIRQ, kindIF, kindApp, kindStats, kindPHC, kindPerout, kindSPIFlash, kindBPIFlash, kindIFCtrl,
-	kindEQ, kindCQ, kindTX, kindRX, kindQueueMap, kindPort, kindPortCtrl, kindSchedule, kindScheduler}
-
 // Fields of blocks, as offsets from the start of the block (mqnic_hw.h, MQNIC_RB_*).
 const (
 	blockVersion = 0x04
@@ -51,8 +42,6 @@ const (
 	irqInterval = 0x0c // shortest time between two interrupts, in microseconds
 
 	ifFeatures = 0x0c
-	ifPorts    = 0x10
-	ifScheds   = 0x14
 	ifMaxTX    = 0x20
 	ifMaxRX    = 0x24
 	ifTX       = 0x28
@@ -63,11 +52,9 @@ const (
 	mapRSS   = 0x04
 	mapApp   = 0x08
 
-	portFeatures = 0x0c
-	portTX       = 0x10
-	portRX       = 0x14
-	portLFC      = 0x1c
-	portPFC      = 0x20 // eight registers
+	portTX  = 0x10
+	portRX  = 0x14
+	portLFC = 0x1c
 
 	schedControl = 0x18
 )
@@ -122,10 +109,4 @@ func (r *registers) alive() {
 		return
 	}
 	r.Fail(fmt.Errorf("%w: its registers read as all ones", ethernet.ErrNeedsReset))
-}
-
-// read64 reads two registers, the lower half first.
-func (r *registers) read64(offset uint64) uint64 {
-	low := r.Read(offset)
-	return uint64(r.Read(offset+4))<<32 | uint64(low)
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -24,9 +26,7 @@ func rings(t testing.TB, c ethernet.Options) (*fakemqnic.Device, *ethernet.Pool,
 // back closes a port, and checks that all buffers are back.
 func back(t testing.TB, pool *ethernet.Pool, p ethernet.Port) {
 	t.Helper()
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Close())
 	if n, want := pool.Free(), pool.Options().Buffers; n != want {
 		t.Errorf("%d of %d buffers are back", n, want)
 	}
@@ -54,7 +54,7 @@ func TestBadLengths(t *testing.T) {
 	}
 }
 
-// TestBadCompletions has the device report what it was not given. The queue is restarted, and works
+// TestBadCompletions makes the device report what it was not given. The queue is restarted, and works
 // again.
 func TestBadCompletions(t *testing.T) {
 	type completion = fakemqnic.Completion
@@ -92,14 +92,9 @@ func TestBadCompletions(t *testing.T) {
 			})
 			porttest.Eventually(t, "the queue is restarted", func() bool {
 				frames := make([]ethernet.Frame, 32)
-				n, err := q.Receive(frames)
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must.Get(q.Receive(frames))(t)
 				q.Cache().Free(frames[:n])
-				if _, err := q.Unsent(); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(q.Unsent())(t)
 				return p.Stats().Queues[0].Restarts == 1
 			})
 			end()
@@ -115,9 +110,7 @@ func TestBadCompletions(t *testing.T) {
 					t.Fatalf("received %d", len(frames))
 				}
 			}
-			if sent != 200 {
-				t.Errorf("sent %d", sent)
-			}
+			should.Be(t, sent, 200)
 			back(t, pool, p)
 		})
 	}
@@ -132,12 +125,8 @@ func TestAlwaysBad(t *testing.T) {
 		_, err = p.Queue(0).Unsent()
 		return err != nil
 	})
-	if !errors.Is(err, ethernet.ErrProtocol) {
-		t.Errorf("%v", err)
-	}
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	should.Fail(t, err, ethernet.ErrProtocol)
+	must.OK(t, p.Restart(contextFor(t)))
 	porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
 }
 
@@ -155,12 +144,8 @@ func TestOutOfOrder(t *testing.T) {
 		for i := range frames[:n] {
 			frames[i].Length = 60
 		}
-		if sent, err := q.Send(frames[:n]); sent != n || err != nil {
-			t.Fatalf("sent %d of %d, %v", sent, n, err)
-		}
-		if unsent, err := q.Unsent(); unsent != 0 || err != nil {
-			t.Fatalf("%d unsent, %v", unsent, err)
-		}
+		must.Give(q.Send(frames[:n]))(t, n)
+		must.Give(q.Unsent())(t, 0, "unsent")
 		// Received ones, too: each is in its own buffer.
 		d.With(func() {
 			first := d.Take(0, 0)
@@ -179,9 +164,7 @@ func TestOutOfOrder(t *testing.T) {
 		for _, f := range frames[:5] {
 			held[f.Buffer] = true
 		}
-		if len(held) != 5 {
-			t.Fatalf("%d buffers", len(held))
-		}
+		must.Be(t, len(held), 5, "buffers")
 		q.Cache().Free(frames[:5])
 	}
 	if c := p.Stats().Queues[0]; c.Restarts != 0 {
@@ -299,17 +282,13 @@ func TestSlowQueues(t *testing.T) {
 			return v
 		}
 	})
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(contextFor(t)))
 	porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
 	back(t, pool, p)
-	if reads != 200 {
-		t.Errorf("%d reads", reads)
-	}
+	should.Be(t, reads, 200, "reads")
 }
 
-// TestCannotBeStopped has a transmit queue stand still that cannot be switched off: the port fails,
+// TestCannotBeStopped makes a transmit queue stand still that cannot be switched off: the port fails,
 // and can be restarted.
 func TestCannotBeStopped(t *testing.T) {
 	d, _, p := rings(t, ethernet.Options{Timeout: soon})
@@ -324,9 +303,7 @@ func TestCannotBeStopped(t *testing.T) {
 	}
 	end()
 	d.With(func() { d.OnRead = nil })
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(contextFor(t)))
 	porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
 }
 
@@ -344,13 +321,11 @@ func TestNeedsReset(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	d.With(func() { d.OnRead = nil })
-	if err := p.Restart(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(contextFor(t)))
 	porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
 }
 
-// FuzzCompletions has the device report anything of its receive and transmit queue. Frames that come
+// FuzzCompletions makes the device report anything of its receive and transmit queue. Frames that come
 // lie in their buffers, and no buffer is lost or in two hands.
 func FuzzCompletions(f *testing.F) {
 	f.Add([]byte{0, 0, 60, 1, 0, 0, 0, 1, 100, 1, 1, 0})

@@ -7,29 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
-// Send implements ethernet.Queue.
-func (q *queue) Send(frames []ethernet.Frame) (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	q.Lock.Lock()
-	defer q.Lock.Unlock()
-	if !q.Live || len(frames) == 0 {
-		return 0, nil
-	}
-	s := &q.send
-	size := uint32(len(s.descriptors))
-	// As long as less than a quarter is in use, buffers can wait.
-	if used := s.posted - s.clean; used >= size/4 || size-used < uint32(len(frames)) {
-		if q.Reclaim(); !q.Live {
-			return 0, nil
-		}
-	}
-	return q.put(frames)
-}
-
-// put writes descriptors for frames, as far as there is room, and rings. The lock is held.
-func (q *queue) put(frames []ethernet.Frame) (int, error) {
+func (q *queue) Put(frames []ethernet.Frame) (int, error) {
 	s := &q.send
 	mask := uint32(len(s.descriptors) - 1)
 	tail, bytes := s.posted, uint64(0)
@@ -65,21 +43,6 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 	return n, err
 }
 
-// Unsent implements ethernet.Queue.
-func (q *queue) Unsent() (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	q.Lock.Lock()
-	defer q.Lock.Unlock()
-	if !q.Live { // the device has no frames: they are lost, and the rings are made anew
-		return 0, nil
-	}
-	q.Reclaim()
-	return int(q.send.held()), nil
-}
-
-// Reclaim implements port.RingDriver.
 func (q *queue) Reclaim() {
 	s := &q.send
 	cq := &s.completions

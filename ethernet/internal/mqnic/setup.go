@@ -88,7 +88,7 @@ func (d *device) schedule(queue, state uint32) {
 	}
 }
 
-// spread has the flows go to the queues in turn, by their hash. An application in the card adds what
+// spread fills the RSS indirection table round-robin. An application in the card adds what
 // it likes, as far as there are entries.
 func (d *device) spread() {
 	r, l := &d.regs, d.layout
@@ -127,7 +127,6 @@ func (d *device) stop(ctx context.Context) error {
 	return d.regs.Take()
 }
 
-// Restart implements port.NIC.
 func (d *device) Restart(ctx context.Context) error {
 	err := d.port.RestartRings(func() error {
 		d.regs.Take()
@@ -136,7 +135,6 @@ func (d *device) Restart(ctx context.Context) error {
 	return errors.Join(err, d.regs.Take())
 }
 
-// Release implements port.NIC.
 func (d *device) Release() error {
 	if d.f == nil {
 		return d.pci.Close()

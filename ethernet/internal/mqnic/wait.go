@@ -45,7 +45,6 @@ func (e *events) drain(of uint32) (strange uint64) {
 	return strange
 }
 
-// Arm implements port.RingDriver.
 func (q *queue) Arm() error {
 	q.Lock.Lock()
 	defer q.Lock.Unlock()
@@ -60,7 +59,6 @@ func (q *queue) Arm() error {
 	return c.arm()
 }
 
-// Arrived implements port.RingDriver.
 func (q *queue) Arrived() bool {
 	c := &q.receive.completions
 	size := uint32(len(c.entries))

@@ -25,7 +25,6 @@ func (p *Port) Filter() Filter {
 	return f
 }
 
-// MAC implements ethernet.Port.
 func (p *Port) MAC() ethernet.MAC {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -48,7 +47,6 @@ func (p *Port) refilter(op string, change func(f *Filter) error) error {
 	})
 }
 
-// SetMAC implements ethernet.Port.
 func (p *Port) SetMAC(m ethernet.MAC) error {
 	return p.refilter("set the address of", func(f *Filter) error {
 		f.MAC = m
@@ -59,7 +57,6 @@ func (p *Port) SetMAC(m ethernet.MAC) error {
 	})
 }
 
-// SetPromiscuous implements ethernet.Port.
 func (p *Port) SetPromiscuous(on bool) error {
 	return p.refilter("set promiscuous mode of", func(f *Filter) error {
 		f.Promiscuous = on
@@ -67,7 +64,6 @@ func (p *Port) SetPromiscuous(on bool) error {
 	})
 }
 
-// SetMulticast implements ethernet.Port.
 func (p *Port) SetMulticast(groups []ethernet.MAC) error {
 	return p.refilter("set the groups of", func(f *Filter) error {
 		f.Groups = slices.Clone(groups)
@@ -80,7 +76,6 @@ func (p *Port) SetMulticast(groups []ethernet.MAC) error {
 	})
 }
 
-// SetVLANs implements ethernet.Port.
 func (p *Port) SetVLANs(ids []uint16) error {
 	return p.refilter("set the VLANs of", func(f *Filter) error {
 		f.VLANs = slices.Clone(ids)

@@ -69,7 +69,7 @@ func New(nic NIC, info ethernet.Info) *Port {
 
 // Open makes a port of a NIC. info has its address, driver and options, with the defaults filled in.
 // If Open fails the NIC has been released.
-func Open(ctx context.Context, nic NIC, info ethernet.Info) (*Port, error) {
+func Open(ctx context.Context, nic NIC, info ethernet.Info) (ethernet.Port, error) {
 	p := New(nic, info)
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -94,7 +94,7 @@ func (p *Port) Error(op string, err error) error {
 	return &ethernet.Error{Op: op, Device: p.info.Device, Err: err, Hint: p.nic.Hint(err)}
 }
 
-// Fail has the port answer with err until Restart succeeds. The first reason stays. Any goroutine
+// Fail makes the port answer with err until Restart succeeds. The first reason stays. Any goroutine
 // may call it.
 func (p *Port) Fail(err error) {
 	if p.failure.CompareAndSwap(nil, &failure{p.Error("use", err)}) {
@@ -136,10 +136,8 @@ func (p *Port) Limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 2*p.options.Timeout)
 }
 
-// Info implements ethernet.Port.
 func (p *Port) Info() ethernet.Info { return p.info }
 
-// Queue implements ethernet.Port.
 func (p *Port) Queue(i int) ethernet.Queue {
 	if i < 0 || i >= len(p.queues) {
 		return nil
@@ -147,7 +145,6 @@ func (p *Port) Queue(i int) ethernet.Queue {
 	return p.queues[i].ring
 }
 
-// Link implements ethernet.Port.
 func (p *Port) Link() (link ethernet.Link, err error) {
 	err = p.Do("ask for the link of", func(ctx context.Context) error {
 		link, err = p.nic.Link(ctx)
@@ -156,7 +153,6 @@ func (p *Port) Link() (link ethernet.Link, err error) {
 	return link, err
 }
 
-// Stats implements ethernet.Port.
 func (p *Port) Stats() ethernet.Stats {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -177,7 +173,6 @@ func (p *Port) Stats() ethernet.Stats {
 	return c
 }
 
-// Restart implements ethernet.Port.
 func (p *Port) Restart(ctx context.Context) error {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -199,7 +194,6 @@ func (p *Port) restart(ctx context.Context) error {
 	return nil
 }
 
-// Close implements ethernet.Port.
 func (p *Port) Close() error {
 	p.watch.end()
 	p.Mu.Lock()

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
@@ -77,30 +79,19 @@ func load(p *atomic.Pointer[error]) error {
 
 func config(t *testing.T) ethernet.Options {
 	t.Helper()
-	c, err := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}.Check()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}.Check())(t)
 }
 
 func open(t *testing.T, d *device) *port.Port {
 	t.Helper()
-	p, err := port.Open(t.Context(), d, ethernet.Info{Device: "fake:", Options: config(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(port.Open(t.Context(), d, ethernet.Info{Device: "fake:", Options: config(t)}))(t)
 	t.Cleanup(func() {
 		for range 2 {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, p.Close())
 		}
-		if n := d.released.Load(); n != 1 {
-			t.Errorf("released %d times", n)
-		}
+		should.Be(t, d.released.Load(), 1, "released times")
 	})
-	return p
+	return p.(*port.Port)
 }
 
 // failure waits for the reason with which a port fails.
@@ -132,14 +123,10 @@ func TestLookFails(t *testing.T) {
 	p := open(t, d)
 	err := fmt.Errorf("%w: as the test has it", ethernet.ErrDeviceGone)
 	d.look.Store(&err)
-	if got := failure(t, p); !errors.Is(got, ethernet.ErrDeviceGone) {
-		t.Error(got)
-	}
+	should.Fail(t, failure(t, p), ethernet.ErrDeviceGone)
 	_, lerr := p.Link()
 	for _, err := range []error{lerr, p.SetPromiscuous(true), p.SetMAC(ethernet.MAC{2}), p.Queue(0).Wait(t.Context())} {
-		if !errors.Is(err, ethernet.ErrDeviceGone) {
-			t.Error(err)
-		}
+		should.Fail(t, err, ethernet.ErrDeviceGone)
 	}
 	d.restart = errTest
 	if err := p.Restart(t.Context()); !errors.Is(err, errTest) || !errors.Is(p.Failed(), errTest) {
@@ -161,9 +148,7 @@ func TestTrouble(t *testing.T) {
 	if got := failure(t, p); !errors.Is(got, ethernet.ErrProtocol) || !errors.Is(got, errTest) {
 		t.Error(got)
 	}
-	if n := p.Stats().Queues[0].Restarts; n != 4 {
-		t.Errorf("restarted %d times", n)
-	}
+	should.Be(t, p.Stats().Queues[0].Restarts, 4, "restarted times")
 }
 
 // TestRenewNotSupported: the whole device is restarted in place of a queue.
@@ -184,9 +169,7 @@ func TestFilterRefused(t *testing.T) {
 	p := open(t, d)
 	group, station := ethernet.MAC{1}, ethernet.MAC{2, 0, 0, 0, 0, 2}
 	for _, err := range []error{p.SetMAC(group), p.SetMAC(ethernet.MAC{}), p.SetMulticast([]ethernet.MAC{station}), p.SetVLANs([]uint16{4096})} {
-		if !errors.Is(err, ethernet.ErrConfig) {
-			t.Error(err)
-		}
+		should.Fail(t, err, ethernet.ErrConfig)
 	}
 	if err := p.SetMAC(station); err != nil || p.MAC() != station || d.filter.MAC != station {
 		t.Errorf("%v: %v", err, p.MAC())
@@ -200,13 +183,9 @@ func TestFilterRefused(t *testing.T) {
 // TestClosed: all answers but those of Counters and Close are net.ErrClosed.
 func TestClosed(t *testing.T) {
 	p := open(t, &device{rings: 1})
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Close())
 	_, lerr := p.Link()
 	for _, err := range []error{lerr, p.SetPromiscuous(true), p.Queue(0).Wait(t.Context()), p.Restart(t.Context())} {
-		if !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
+		should.Fail(t, err, net.ErrClosed)
 	}
 }

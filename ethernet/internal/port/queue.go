@@ -50,7 +50,6 @@ func (p *Port) Add(r Ring, q *Queue) {
 	p.queues = append(p.queues, q)
 }
 
-// Cache implements ethernet.Queue.
 func (q *Queue) Cache() *ethernet.Cache { return q.cache }
 
 // Moved notes that the device has sent a frame, or has none to send. The ring's lock is held.
@@ -86,7 +85,6 @@ func (q *Queue) BadFrame(f *ethernet.Frame, why string) error {
 	return q.Port.Error("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
 }
 
-// Wait implements ethernet.Queue.
 func (q *Queue) Wait(ctx context.Context) error {
 	if err := q.ended(ctx); err != nil {
 		return err

@@ -19,6 +19,12 @@ type RingDriver interface {
 	Ring
 	// Arrived reports whether a frame has arrived. The lock is held, and the rings are Live.
 	Arrived() bool
+	// Take takes frames out of the receive ring and puts empty buffers in their place. The lock is held,
+	// and the rings are Live.
+	Take(frames []ethernet.Frame) int
+	// Put writes descriptors for frames, as far as there is room, and rings. The lock is held, and the
+	// rings are Live.
+	Put(frames []ethernet.Frame) (int, error)
 	// Arm has the next frame raise the interrupt of the queue.
 	Arm() error
 	// Reclaim takes back the buffers of frames that have been sent. The lock is held.
@@ -39,7 +45,12 @@ type Rings struct {
 	// What frames are checked against.
 	MaxFrame, Buffers, Stride uint32
 	Headroom                  uint16
-	pool                      uint64 // bus address of the first buffer
+	// Slots is how many descriptors of the send ring the device can have: all, if the driver says nothing else.
+	Slots uint32
+	// Contexts of the descriptors that it has are no frames.
+	Contexts uint32
+
+	pool uint64 // bus address of the first buffer
 
 	driver   RingDriver
 	function *function.Function
@@ -74,6 +85,7 @@ func (p *Port) AddRings(d RingDriver, q *Rings, f *function.Function) {
 	o := p.options.Pool.Options()
 	q.MaxFrame, q.Buffers, q.Stride = uint32(p.options.MaxFrame()), uint32(o.Buffers), uint32(p.options.Pool.Stride())
 	q.Headroom, q.pool, q.driver, q.function = uint16(o.Headroom), p.pool, d, f
+	q.Slots = uint32(p.options.SendDescriptors)
 	p.Add(d, &q.Queue)
 	p.rings = append(p.rings, q)
 }
@@ -130,6 +142,53 @@ func (p *Port) ReleaseRings(f *function.Function, stop func(ctx context.Context)
 		}
 	}
 	return err
+}
+
+// Receive implements ethernet.Queue.
+func (q *Rings) Receive(frames []ethernet.Frame) (n int, err error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	q.Lock.Lock()
+	if q.Live {
+		n = q.driver.Take(frames)
+	}
+	q.Lock.Unlock()
+	return n, nil
+}
+
+// Send implements ethernet.Queue.
+func (q *Rings) Send(frames []ethernet.Frame) (int, error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
+	if !q.Live || len(frames) == 0 {
+		return 0, nil
+	}
+	// As long as less than a quarter is in use, buffers can wait.
+	if used := q.driver.Held(); used >= q.Slots/4 || q.Slots-used < uint32(len(frames)) {
+		if q.driver.Reclaim(); !q.Live {
+			return 0, nil
+		}
+	}
+	return q.driver.Put(frames)
+}
+
+// Unsent implements ethernet.Queue. Of rings that are not Live the device has no frames: they are lost, and
+// the rings are made anew.
+func (q *Rings) Unsent() (int, error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
+	if !q.Live {
+		return 0, nil
+	}
+	q.driver.Reclaim()
+	return int(q.driver.Held() - q.Contexts), nil
 }
 
 // Address returns the bus address of a place in a buffer.

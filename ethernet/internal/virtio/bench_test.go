@@ -7,18 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
-
-// The benchmarks below measure the driver against a device that does at once what is asked of
-// it: frames of 60 bytes that nobody looks at, doorbells in mapped memory. What the device
-// does is in the result; BenchmarkDevice measures that alone, to be subtracted. ixy's
-// forwarder takes about 120 cycles a frame in C and 160 in Go at bursts of 32 (Emmerich et
-// al., "The Case for Writing Network Drivers in High-Level Programming Languages", ANCS 2019).
-
-var bursts = []int{1, 8, 32, 256}
 
 const benchRing = 256 // descriptors of a ring of fakePCI
 
@@ -51,10 +44,7 @@ type fastQueue struct {
 
 func newFastPCI(b *testing.B, packed bool) *fastPCI {
 	b.Helper()
-	m, err := vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := must.Get(vfio.AllocMemory(4096, vfio.MemoryOptions{Huge: vfio.HugeNever}))(b)
 	b.Cleanup(func() { m.Close() })
 	d := &fastPCI{fakePCI: newFakePCI(), packed: packed, notify: m}
 	if !packed {
@@ -127,95 +117,18 @@ func (q *fastQueue) use(n int, length uint32) {
 	le.PutUint16(q.device[2:], uint16(q.next))
 }
 
-// eachBurst runs a benchmark for each format and burst.
-func eachBurst(b *testing.B, f func(b *testing.B, packed bool, burst int)) {
+// BenchmarkPort: doorbells are in mapped memory.
+func BenchmarkPort(b *testing.B) {
 	for _, packed := range []bool{false, true} {
-		for _, burst := range bursts {
-			format := "split"
-			if packed {
-				format = "packed"
-			}
-			b.Run(fmt.Sprintf("%s/burst%d", format, burst), func(b *testing.B) { f(b, packed, burst) })
-		}
+		b.Run(fmt.Sprintf("packed=%v", packed), func(b *testing.B) {
+			porttest.Benchmarks(b, func(b *testing.B, pool *ethernet.Pool) porttest.Quick {
+				d := newFastPCI(b, packed)
+				p := porttest.Open(b, d, ethernet.Options{Pool: pool, ReceiveDescriptors: benchRing, SendDescriptors: benchRing, Timeout: time.Hour})
+				return porttest.Quick{
+					Queue: p.Queue(0), Fill: func(n int) { d.queues[0].use(n, headerBytes+60) },
+					Drain: func(n int) { d.queues[1].use(n, 0) }, Refill: func(int) {},
+				}
+			})
+		})
 	}
-}
-
-func benchPort(b *testing.B, packed bool, pool *ethernet.Pool) (*fastPCI, ethernet.Queue) {
-	b.Helper()
-	d := newFastPCI(b, packed)
-	p, err := ethernet.New(b.Context(), d, ethernet.Options{Pool: pool, ReceiveDescriptors: benchRing, SendDescriptors: benchRing, Logger: mute, Timeout: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
-	closePort(b, p)
-	return d, p.Queue(0)
-}
-
-func BenchmarkReceive(b *testing.B) {
-	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolOptions{}))
-		frames := make([]ethernet.Frame, burst)
-		porttest.PerFrame(b, burst, func() {
-			d.queues[0].use(burst, headerBytes+60)
-			if n, err := q.Receive(frames); n != burst || err != nil {
-				b.Fatal(n, err)
-			}
-			q.Cache().Free(frames)
-		})
-	})
-}
-
-func BenchmarkSend(b *testing.B) {
-	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolOptions{}))
-		frames := make([]ethernet.Frame, burst)
-		porttest.PerFrame(b, burst, func() {
-			q.Cache().Alloc(frames)
-			for i := range frames {
-				frames[i].Length = 60
-			}
-			transmit(b, q, frames)
-			d.queues[1].use(burst, 0)
-		})
-	})
-}
-
-// transmit sends all frames. The driver looks for room only now and then.
-func transmit(b *testing.B, q ethernet.Queue, frames []ethernet.Frame) {
-	for sent := 0; sent < len(frames); {
-		n, err := q.Send(frames[sent:])
-		if err != nil {
-			b.Fatal(err)
-		}
-		sent += n
-	}
-}
-
-func BenchmarkForward(b *testing.B) {
-	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		pool := porttest.NewPool(b, ethernet.PoolOptions{})
-		in, from := benchPort(b, packed, pool)
-		out, to := benchPort(b, packed, pool)
-		frames := make([]ethernet.Frame, burst)
-		porttest.PerFrame(b, burst, func() {
-			in.queues[0].use(burst, headerBytes+60)
-			n, err := from.Receive(frames)
-			if n != burst || err != nil {
-				b.Fatal(n, err)
-			}
-			transmit(b, to, frames)
-			out.queues[1].use(burst, 0)
-		})
-	})
-}
-
-// BenchmarkDevice is what the devices of BenchmarkForward do.
-func BenchmarkDevice(b *testing.B) {
-	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, _ := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolOptions{}))
-		porttest.PerFrame(b, burst, func() {
-			d.queues[0].use(burst, headerBytes+60)
-			d.queues[1].use(burst, 0)
-		})
-	})
 }

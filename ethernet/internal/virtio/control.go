@@ -43,7 +43,7 @@ func newControl(d *device) *control {
 	return &control{ring: ring{interrupt: -1}, device: d}
 }
 
-// command has the device do something, and waits until it has.
+// command runs a command on the device, and waits for its answer.
 func (c *control) command(ctx context.Context, class, command byte, data []byte) error {
 	fail := func(err error) error { return fmt.Errorf("command %d.%d: %w", class, command, err) }
 	if err := c.Violation(); err != nil {

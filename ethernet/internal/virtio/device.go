@@ -34,7 +34,6 @@ type device struct {
 	queues    []*queue
 }
 
-// Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
 	d.port, d.options, d.info = p, p.Options(), info
 	if d.transport, err = d.connect(p.Poke); err != nil {
@@ -50,7 +49,6 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 // vhost reports whether the device is behind a back end of vhost-user.
 func (d *device) vhost() bool { return d.info.Model == vhostModel }
 
-// Hint implements port.NIC.
 func (d *device) Hint(err error) string {
 	switch {
 	case errors.Is(err, ethernet.ErrDeviceGone) && d.vhost():
@@ -87,7 +85,6 @@ func (d *device) Look(context.Context) (up bool, err error) { return true, d.tra
 // Count implements port.NIC: the device counts nothing itself.
 func (d *device) Count() (*ethernet.DeviceStats, error) { return nil, nil }
 
-// Restart implements port.NIC.
 func (d *device) Restart(ctx context.Context) error {
 	d.pause()
 	err := d.transport.Stop(ctx)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 )
 
@@ -95,10 +96,7 @@ type fakeQueue struct {
 // newBack makes a back end that does not listen yet.
 func newBack(t testing.TB) *fakeBack {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "virtio")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "virtio"))(t)
 	b := &fakeBack{t: t, path: filepath.Join(dir, "s"), features: defaultFeatures, protocol: defaultProtocol, pairs: 2, queues: map[int]*fakeQueue{}}
 	t.Cleanup(func() {
 		b.stop()
@@ -115,10 +113,7 @@ func (b *fakeBack) address() string { return "vhost-user:" + b.path }
 // serve begins to listen.
 func (b *fakeBack) serve() *fakeBack {
 	b.t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: b.path, Net: "unix"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: b.path, Net: "unix"}))(b.t)
 	b.listener = l
 	b.done.Go(func() {
 		for {

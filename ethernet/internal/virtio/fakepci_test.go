@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -244,11 +246,8 @@ func TestHostilePCI(t *testing.T) {
 func TestPCIFails(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
+	p := must.Get(ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute}))(t)
+	porttest.CloseAtEnd(t, p)
 	if i := p.Info(); i.MAC != (ethernet.MAC{2}) || i.Options.ReceiveDescriptors != 256 || i.Driver != "virtio" {
 		t.Errorf("%+v", i)
 	}
@@ -274,9 +273,7 @@ func TestPCIFails(t *testing.T) {
 	})
 	failed(ethernet.ErrNeedsReset)
 	d.set(nil)
-	if err := p.Restart(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(context.Background()))
 	if _, err := p.Queue(0).Receive(nil); err != nil {
 		t.Error(err)
 	}
@@ -284,18 +281,14 @@ func TestPCIFails(t *testing.T) {
 	d.set(is(regStatus, 0))
 	failed(ethernet.ErrNeedsReset)
 	d.set(nil)
-	if err := p.Restart(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(context.Background()))
 	d.mu.Lock()
 	d.pulled = true
 	d.mu.Unlock()
 	d.set(is(regStatus, 0))
 	failed(ethernet.ErrDeviceGone)
 	d.set(nil)
-	if err := p.Restart(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Restart(context.Background()))
 	d.set(func(uint64, uint64) uint64 { return 1<<64 - 1 })
 	failed(ethernet.ErrDeviceGone)
 }
@@ -305,19 +298,14 @@ func TestPCIFails(t *testing.T) {
 func TestLinkFlaps(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
+	p := must.Get(ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute}))(t)
+	porttest.CloseAtEnd(t, p)
 	for i := range 200 {
 		d.set(is(configAt+6, uint64(i%2)))
 		if l, err := p.Link(); err != nil || l.Up != (i%2 == 1) {
 			t.Fatalf("link %+v, %v", l, err)
 		}
-		if _, err := p.Queue(0).Receive(nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Queue(0).Receive(nil))(t)
 	}
 	if c := p.Stats(); c.Restarts != 0 || c.Queues[0].Restarts != 0 {
 		t.Errorf("%+v", c)
@@ -330,9 +318,7 @@ func TestAlerts(t *testing.T) {
 	d := newFakePCI()
 	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: pool, Logger: mute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 2 {
 		d.alerts <- fmt.Errorf("%w: the kernel wants it back", ethernet.ErrDeviceGone)
 		for end := time.Now().Add(timeout); err == nil; _, err = p.Queue(0).Receive(nil) {
@@ -345,18 +331,14 @@ func TestAlerts(t *testing.T) {
 		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) {
 			t.Fatal(err)
 		}
-		if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
-			t.Errorf("link: %v", err)
-		}
+		should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
 		if err = p.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// A device that has been pulled out leaves memory alone: every buffer is back.
 	d.set(func(uint64, uint64) uint64 { return 1<<64 - 1 })
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	if n, want := pool.Free(), pool.Options().Buffers; n != want || !d.closed {
 		t.Errorf("%d of %d buffers are back, closed: %v", n, want, d.closed)
 	}
@@ -366,11 +348,8 @@ func TestAlerts(t *testing.T) {
 func TestNotificationLost(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
+	p := must.Get(ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute}))(t)
+	porttest.CloseAtEnd(t, p)
 	notified := func() int {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -380,9 +359,7 @@ func TestNotificationLost(t *testing.T) {
 	frames := make([]ethernet.Frame, 1)
 	p.Queue(0).Cache().Alloc(frames)
 	frames[0].Length = 60
-	if n, err := p.Queue(0).Send(frames); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	must.Give(p.Queue(0).Send(frames))(t, 1)
 	for end := time.Now().Add(timeout); notified() < before+3; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d notifications of a frame that is not sent", notified()-before)

@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
@@ -35,7 +37,7 @@ const (
 	fuzzBus     = 1 << 32 // bus address of the buffers
 )
 
-// FuzzReceive has a device give receive buffers back in any order, of any length, with any number
+// FuzzReceive makes a device give receive buffers back in any order, of any length, with any number
 // of buffers in their headers, and write what it likes to the ring. While it keeps to the rules
 // of the ring, the frames that come are those of one buffer, and nothing in the middle of a longer
 // one is a frame. Whatever it does, each buffer is in one hand.
@@ -97,26 +99,16 @@ func newFuzzedReceiver(t testing.TB, packed, mergeable bool) *fuzzedReceiver {
 	if mergeable {
 		d.features = transport.FeatureMergeable
 	}
-	q, err := newQueue(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(newQueue(d))(t)
 	q.buffers = pool.Memory().Bytes()
 	q.receiving.options.Size = fuzzRing
 	if packed {
 		q.receiving.options.Format = virtqueue.Packed
 	}
-	l, err := q.receiving.options.Layout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(q.receiving.options.Layout())(t)
 	r := &fuzzedReceiver{TB: t, q: q, honest: true}
-	if r.ring, err = unix.Mmap(-1, 0, int(l.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
-		t.Fatal(err)
-	}
-	if err := q.receiving.make(r.ring); err != nil {
-		t.Fatal(err)
-	}
+	r.ring = must.Get(unix.Mmap(-1, 0, int(l.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
+	must.OK(t, q.receiving.make(r.ring))
 	r.device = virtqueuetest.New(packed, fuzzRing, false, virtqueuetest.Areas{
 		Descriptor: r.ring[l.Descriptor:l.Driver], Driver: r.ring[l.Driver:l.Device], Device: r.ring[l.Device:]}, r.find)
 	if !q.fill() {
@@ -139,10 +131,7 @@ func (r *fuzzedReceiver) find(address uint64, n uint32) ([]byte, error) {
 // use has the device fill one of its buffers, and give it back.
 func (r *fuzzedReceiver) use(which int, length uint32, buffers uint16) {
 	for r.honest {
-		b, ok, err := r.device.Next()
-		if err != nil {
-			r.Fatal(err)
-		}
+		b, ok := must.Two(r.device.Next())(r)
 		if !ok {
 			break
 		}
@@ -167,7 +156,7 @@ func (r *fuzzedReceiver) use(which int, length uint32, buffers uint16) {
 	r.hidden = append(r.hidden, g)
 }
 
-// flush has the device show what it has given back.
+// flush makes the device show what it has given back.
 func (r *fuzzedReceiver) flush() {
 	r.device.Flush()
 	for _, g := range r.hidden {
@@ -230,7 +219,7 @@ func (r *fuzzedReceiver) free(which int) {
 	}
 }
 
-// poke has the device write a byte into the ring's memory.
+// poke makes the device write a byte into the ring's memory.
 func (r *fuzzedReceiver) poke(at int, value byte) {
 	r.honest = false
 	r.ring[at%len(r.ring)] = value
@@ -251,13 +240,7 @@ func (r *fuzzedReceiver) end() {
 		r.Errorf("counted %v, want %+v; %d frames have not come", got, r.want, len(r.due))
 	}
 	r.q.reclaimAll()
-	if err := r.q.close(); err != nil {
-		r.Error(err)
-	}
-	if n := r.q.Cache().Pool().Free(); n != fuzzBuffers {
-		r.Errorf("%d of %d buffers are back", n, fuzzBuffers)
-	}
-	if err := unix.Munmap(r.ring); err != nil {
-		r.Error(err)
-	}
+	should.OK(r, r.q.close())
+	should.Be(r, r.q.Cache().Pool().Free(), fuzzBuffers, "buffers are back")
+	should.OK(r, unix.Munmap(r.ring))
 }

@@ -41,7 +41,6 @@ func init() {
 	ethernet.RegisterScheme(ethernet.SchemeVhostUser, openVhost)
 }
 
-// openPCI is described at ethernet.Driver.
 func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
 	info := ethernet.Info{Device: dev.Info().Address, Driver: driverName, Model: m.Name, Tested: m.Tested, Options: c}
 	return open(ctx, info, "", func(alert func()) (transport.Transport, error) {
@@ -55,11 +54,7 @@ func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.
 
 // open makes a port of the device that connect takes.
 func open(ctx context.Context, info ethernet.Info, ring string, connect func(alert func()) (transport.Transport, error)) (ethernet.Port, error) {
-	p, err := port.Open(ctx, &device{info: &info, ring: ring, connect: connect}, info)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return port.Open(ctx, &device{info: &info, ring: ring, connect: connect}, info)
 }
 
 // openVhost connects to the back end of vhost-user at an address, see the package's
@@ -67,25 +62,21 @@ func open(ctx context.Context, info ethernet.Info, ring string, connect func(ale
 // again to one that has ended. It fails with vfio.ErrBadAddress, and the errors of
 // ethernet.Open: ErrNotSupported if ring=packed was asked for and there are no such queues.
 func openVhost(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
-	address := a.String()
-	fail := func(err error, hint string) (ethernet.Port, error) {
-		return nil, &ethernet.Error{Op: "open", Device: address, Err: err, Hint: hint}
+	if !strings.HasPrefix(a.Path, "/") {
+		return nil, a.Refuse(fmt.Errorf("path %q", a.Path), "give the socket's whole path: vhost-user:/path.sock")
 	}
-	ring := a.Options.Get("ring")
-	switch {
-	case !strings.HasPrefix(a.Path, "/"):
-		return fail(fmt.Errorf("%w: path %q", vfio.ErrBadAddress, a.Path), "give the socket's whole path: vhost-user:/path.sock")
-	case len(a.Options) > 1 || len(a.Options) == 1 && !a.Options.Has("ring"):
-		return fail(fmt.Errorf("%w: an option that there is not", vfio.ErrBadAddress), "the only one is ring=packed or ring=split")
-	case a.Options.Has("ring") && ring != ringPacked && ring != ringSplit:
-		return fail(fmt.Errorf("%w: ring=%s", vfio.ErrBadAddress, ring), "use ring=packed or ring=split")
+	var o struct {
+		Ring string `option:"ring" oneof:"packed,split"`
+	}
+	if err := a.Decode(&o); err != nil {
+		return nil, err
 	}
 	c, err := c.Check()
 	if err != nil {
-		return fail(err, "")
+		return nil, &ethernet.Error{Op: "open", Device: a.String(), Err: err}
 	}
-	info := ethernet.Info{Device: address, Driver: driverName, Model: vhostModel, Tested: true, Options: c}
-	return open(ctx, info, ring, func(alert func()) (transport.Transport, error) {
+	info := ethernet.Info{Device: a.String(), Driver: driverName, Model: vhostModel, Tested: true, Options: c}
+	return open(ctx, info, o.Ring, func(alert func()) (transport.Transport, error) {
 		return vhostuser.New(a.Path, c.Timeout, alert), nil
 	})
 }

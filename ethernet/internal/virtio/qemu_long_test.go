@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -23,9 +24,7 @@ func qemuPair(t testing.TB, options string, c, d ethernet.Options) (a, b etherne
 	model := "virtio-net-pci" + options
 	m := qemutest.Start(t, model+",mac=02:00:00:00:00:01", model+",mac=02:00:00:00:00:02")
 	for n := range 2 {
-		if err := m.Connect(n, m.NetAddr(1-n)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Connect(n, m.NetAddr(1-n)))
 	}
 	return openQEMU(t, m, 0, c), openQEMU(t, m, 1, d)
 }
@@ -33,20 +32,14 @@ func qemuPair(t testing.TB, options string, c, d ethernet.Options) (a, b etherne
 // sendBytes sends frames, for all of which there is room.
 func sendBytes(t testing.TB, q ethernet.Queue, frames ...[]byte) {
 	t.Helper()
-	if _, err := q.Unsent(); err != nil { // takes buffers back
-		t.Fatal(err)
-	}
+	must.Get(q.Unsent())(t) // takes buffers back
 	fs := make([]ethernet.Frame, len(frames))
-	if n := q.Cache().Alloc(fs); n != len(fs) {
-		t.Fatalf("there are %d buffers for %d frames", n, len(fs))
-	}
+	must.Be(t, q.Cache().Alloc(fs), len(fs), "there are buffers for frames")
 	for i, b := range frames {
 		fs[i].Length = uint16(len(b))
 		copy(q.Cache().Pool().Bytes(fs[i]), b)
 	}
-	if n, err := q.Send(fs); n != len(fs) || err != nil {
-		t.Fatalf("%d frames of %d were sent, %v", n, len(fs), err)
-	}
+	must.Give(q.Send(fs))(t, len(fs), "frames")
 }
 
 // wantBytes waits for frames, and for none besides.
@@ -56,10 +49,7 @@ func wantBytes(t testing.TB, q ethernet.Queue, want ...[]byte) {
 	defer cancel()
 	frames := make([]ethernet.Frame, len(want)+1)
 	for len(want) > 0 {
-		n, err := q.Receive(frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(q.Receive(frames))(t)
 		for _, f := range frames[:n] {
 			if got := q.Cache().Pool().Bytes(f); len(want) == 0 || !bytes.Equal(got, want[0]) {
 				t.Fatalf("a frame of %d bytes, which was not sent as that; %d have not come", len(got), len(want))

@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
@@ -21,15 +23,9 @@ func openQEMU(t testing.TB, m *qtest.Machine, n int, c ethernet.Options) etherne
 	if c.Pool == nil {
 		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{Buffers: 2048})
 	}
-	d, err := m.Open(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := ethernet.New(t.Context(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
+	d := must.Get(m.Open(n))(t)
+	p := must.Get(ethernet.New(t.Context(), d, c))(t)
+	porttest.CloseAtEnd(t, p)
 	return p
 }
 
@@ -52,13 +48,11 @@ func TestQEMU(t *testing.T) {
 			if l, err := ethernet.WaitLink(t.Context(), a); err != nil || !l.Up {
 				t.Errorf("%+v, %v", l, err)
 			}
-			exchange(t, a.Queue(0), b.Queue(0), 500, 16)
-			exchange(t, b.Queue(0), a.Queue(0), 500, 16)
-			if err := b.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			exchange(t, a.Queue(0), b.Queue(0), 100, 16)
-			exchange(t, b.Queue(0), a.Queue(0), 100, 16)
+			porttest.Exchange(t, a.Queue(0), b.Queue(0), 500, 16)
+			porttest.Exchange(t, b.Queue(0), a.Queue(0), 500, 16)
+			must.OK(t, b.Restart(t.Context()))
+			porttest.Exchange(t, a.Queue(0), b.Queue(0), 100, 16)
+			porttest.Exchange(t, b.Queue(0), a.Queue(0), 100, 16)
 			// Frames that were there before anybody waited have needed no interrupt.
 			for i := 0; i < 100 && b.Stats().Queues[0].Interrupts == 0; i++ {
 				var sender sync.WaitGroup
@@ -68,9 +62,7 @@ func TestQEMU(t *testing.T) {
 				})
 				err := b.Queue(0).Wait(t.Context())
 				sender.Wait()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				porttest.Eventually(t, "a frame comes", func() bool { return porttest.Receive(t, b.Queue(0), 0) == 1 })
 			}
 			if c := b.Stats(); c.Queues[0].Interrupts == 0 || c.Restarts != 1 || c.Queues[0].BadLengths+c.Queues[0].Unended+c.Queues[0].Lost != 0 {
@@ -91,8 +83,8 @@ func TestQEMUNumbered(t *testing.T) {
 		t.Run("packed="+packed, func(t *testing.T) {
 			a, b := qemuPair(t, ",packed="+packed, ethernet.Options{}, ethernet.Options{})
 			began := time.Now()
-			exchange(t, a.Queue(0), b.Queue(0), count, 64)
-			exchange(t, b.Queue(0), a.Queue(0), count, 64)
+			porttest.Exchange(t, a.Queue(0), b.Queue(0), count, 64)
+			porttest.Exchange(t, b.Queue(0), a.Queue(0), count, 64)
 			t.Logf("%.0f frames/s", 2*float64(count)/time.Since(began).Seconds())
 			for _, p := range []ethernet.Port{a, b} {
 				if c := p.Stats().Queues[0]; c.SentFrames != uint64(count) || c.ReceivedFrames != uint64(count) || c.BadLengths+c.Unended+c.Lost+c.Restarts != 0 {
@@ -109,19 +101,13 @@ func TestQEMUControl(t *testing.T) {
 	p := openQEMU(t, m, 0, ethernet.Options{MAC: ethernet.MAC{2, 0, 0, 0, 0, 9}})
 	for _, err := range []error{p.SetPromiscuous(true), p.SetPromiscuous(false), p.SetMAC(ethernet.MAC{2, 0, 0, 0, 0, 7}),
 		p.SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 1}}), p.SetMulticast(make300()), p.SetMulticast(nil), p.SetVLANs(nil)} {
-		if err != nil {
-			t.Error(err)
-		}
+		should.OK(t, err)
 	}
 	if err := p.SetMAC(ethernet.MAC{1}); !errors.Is(err, ethernet.ErrConfig) || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) {
 		t.Errorf("a group's address: %v, %v", err, p.MAC())
 	}
-	if err := p.SetVLANs([]uint16{1}); !errors.Is(err, ethernet.ErrNotSupported) {
-		t.Errorf("VLANs: %v", err)
-	}
-	if err := m.SetLink(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	should.Fail(t, p.SetVLANs([]uint16{1}), ethernet.ErrNotSupported, "VLANs")
+	must.OK(t, m.SetLink(0, false))
 	if l, err := p.Link(); err != nil || l.Up {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -139,19 +125,13 @@ func make300() (groups []ethernet.MAC) {
 func TestQEMUUnplug(t *testing.T) {
 	m := qemutest.Start(t, "virtio-net-pci")
 	p := openQEMU(t, m, 0, ethernet.Options{})
-	if err := m.Unplug(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Unplug(0))
 	_, err := p.Queue(0).Receive(nil)
 	for ; err == nil; _, err = p.Queue(0).Receive(nil) {
 		if werr := p.Queue(0).Wait(t.Context()); werr != nil && !errors.Is(werr, ethernet.ErrDeviceGone) {
 			t.Fatal(werr)
 		}
 	}
-	if !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Error(err)
-	}
-	if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("restart: %v", err)
-	}
+	should.Fail(t, err, ethernet.ErrDeviceGone)
+	should.Fail(t, p.Restart(t.Context()), ethernet.ErrDeviceGone, "restart")
 }

@@ -229,7 +229,7 @@ func (q *queue) accept(u virtqueue.Used, f *ethernet.Frame) bool {
 	return true
 }
 
-// Send has the device send frames.
+// Send sends frames.
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	if err := q.Port.Failed(); err != nil {
 		return 0, err

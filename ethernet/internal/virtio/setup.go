@@ -212,7 +212,7 @@ func (d *device) size(ctx context.Context, r *ring) error {
 	return nil
 }
 
-// enable has the device use a ring.
+// enable makes the device use a ring.
 func (d *device) enable(ctx context.Context, r *ring) error {
 	bus := d.memoryBus + r.at
 	bell, err := d.transport.Queue(ctx, r.options.Index, transport.Queue{

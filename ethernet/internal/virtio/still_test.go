@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
@@ -39,13 +41,9 @@ func TestPackedIsNotOffered(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		exchange(t, p.Queue(0), p.Queue(0), 10, 10)
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if packed := b.agreed&(1<<34) != 0; packed != (tt.ring != "?ring=split" && tt.without == 0) {
-			t.Errorf("%q without %#x: packed: %v", tt.ring, tt.without, packed)
-		}
+		porttest.Exchange(t, p.Queue(0), p.Queue(0), 10, 10)
+		should.OK(t, p.Close())
+		should.Be(t, b.agreed&(1<<34) != 0, (tt.ring != "?ring=split" && tt.without == 0), "%q without %#x: packed", tt.ring, tt.without)
 	}
 }
 
@@ -140,13 +138,11 @@ func TestBackEndStandsStill(t *testing.T) {
 			const timeout = 50 * time.Millisecond
 			p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}),
 				SendDescriptors: 64, Timeout: timeout, Logger: slog.New(slog.NewTextHandler(said, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			closePort(t, p)
+			must.OK(t, err)
+			porttest.CloseAtEnd(t, p)
 			q := p.Queue(0)
 			for round := range 2 {
-				exchange(t, q, q, 100, 32)
+				porttest.Exchange(t, q, q, 100, 32)
 				b.still.Store(true)
 				await(t, "the back end stands", b.stands.Load)
 				sent := fill(t, q)
@@ -154,9 +150,7 @@ func TestBackEndStandsStill(t *testing.T) {
 					if l, err := p.Link(); err != nil || !l.Up {
 						t.Fatalf("link %+v, %v", l, err)
 					}
-					if _, err := q.Send(nil); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(q.Send(nil))(t)
 				}
 				await(t, "it is said", func() bool { return said.count("a queue stands still", "queue=0", "stopped") == round+1 })
 				b.still.Store(false)
@@ -188,16 +182,12 @@ func TestQueueIsNotServed(t *testing.T) {
 	said := &lines{}
 	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Buffers: 4096}),
 		Queues: 2, Timeout: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(said, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
+	must.OK(t, err)
+	porttest.CloseAtEnd(t, p)
 	porttest.Send(t, p.Queue(1), 0, 1) // far less than the ring has room for
 	await(t, "the queue is named", func() bool { return said.count("a queue stands still", "queue=1", "fewer queues") > 0 })
-	exchange(t, p.Queue(0), p.Queue(0), 300, 64)
-	if n := said.count("a queue stands still"); n != 1 {
-		t.Errorf("said %d times", n)
-	}
+	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
+	should.Be(t, said.count("a queue stands still"), 1, "said times")
 	if c := p.Stats().Queues[1]; c.Restarts != 0 || c.SentFrames != 1 {
 		t.Errorf("%+v", c)
 	}
@@ -208,13 +198,9 @@ func TestDeviceStandsStill(t *testing.T) {
 	leaktest.Check(t)
 	p, err := ethernet.New(t.Context(), newFakePCI(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), SendDescriptors: 64,
 		Timeout: 50 * time.Millisecond, Logger: mute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
-	if err := provoke(t, p, func(c ethernet.QueueStats) bool { return c.Lost >= 128 }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	porttest.CloseAtEnd(t, p)
+	must.OK(t, provoke(t, p, func(c ethernet.QueueStats) bool { return c.Lost >= 128 }))
 	c := p.Stats()
 	if n := c.Restarts + c.Queues[0].Restarts; n < 2 || c.Queues[0].Lost != 64*n {
 		t.Errorf("%+v", c)

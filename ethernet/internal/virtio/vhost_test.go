@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
@@ -32,11 +34,8 @@ func connect(t testing.TB, b *fakeBack, c ethernet.Options) ethernet.Port {
 		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{})
 	}
 	c.Logger = mute
-	p, err := ethernet.Open(t.Context(), b.address(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closePort(t, p)
+	p := must.Get(ethernet.Open(t.Context(), b.address(), c))(t)
+	porttest.CloseAtEnd(t, p)
 	return p
 }
 
@@ -65,7 +64,7 @@ func TestVhostUser(t *testing.T) {
 			}
 			p := connect(t, b.serve(), tt.config)
 			for i := range max(1, tt.config.Queues) {
-				exchange(t, p.Queue(i), p.Queue(i), 3000, 64)
+				porttest.Exchange(t, p.Queue(i), p.Queue(i), 3000, 64)
 			}
 			c := p.Stats().Queues[0]
 			if c.SentFrames != 3000 || c.ReceivedFrames != 3000 || c.ReceivedBytes != c.SentBytes || c.Lost+c.Restarts+c.BadLengths+c.Unended != 0 {
@@ -163,7 +162,11 @@ func TestHostileReplies(t *testing.T) {
 			tt.do(b)
 			b.serve()
 			pool := porttest.NewPool(t, ethernet.PoolOptions{})
-			_, err := ethernet.Open(t.Context(), b.address(), ethernet.Options{Pool: pool, Timeout: 200 * time.Millisecond})
+			c := ethernet.Options{Pool: pool}
+			if tt.want == ethernet.ErrNotReady {
+				c.Timeout = 200 * time.Millisecond
+			}
+			_, err := ethernet.Open(t.Context(), b.address(), c)
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), b.path) {
 				t.Errorf("%v, want %v", err, tt.want)
@@ -289,9 +292,7 @@ func TestHostileFrames(t *testing.T) {
 				return f, n
 			}
 			p := connect(t, b.serve(), ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
-			if err := provoke(t, p, tt.until); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, provoke(t, p, tt.until))
 			if c := p.Stats().Queues[0]; c.ReceivedFrames == 0 || c.Restarts != 0 {
 				t.Errorf("%+v", c)
 			}
@@ -310,7 +311,7 @@ func TestInterruptsThatLie(t *testing.T) {
 			b := newBack(t)
 			b.call = call
 			p := connect(t, b.serve(), ethernet.Options{Interrupts: true})
-			exchange(t, p.Queue(0), p.Queue(0), 300, 64)
+			porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 		})
 	}
 	t.Run("waits for ever", func(t *testing.T) {
@@ -328,7 +329,7 @@ func TestInterruptsThatLie(t *testing.T) {
 		}
 		b.call = func(bool) bool { return false }
 		p := connect(t, b.serve(), ethernet.Options{Interrupts: true})
-		exchange(t, p.Queue(0), p.Queue(0), 300, 64)
+		porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	})
 }
 
@@ -337,7 +338,7 @@ func TestBackEndEnds(t *testing.T) {
 	leaktest.Check(t)
 	b := newBack(t).serve()
 	p := connect(t, b, ethernet.Options{})
-	exchange(t, p.Queue(0), p.Queue(0), 300, 64)
+	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	b.stop()
 	err := provoke(t, p, func(ethernet.QueueStats) bool { return false })
 	if !errors.Is(err, ethernet.ErrDeviceGone) {
@@ -350,10 +351,8 @@ func TestBackEndEnds(t *testing.T) {
 		t.Error("restarted without a back end")
 	}
 	b.serve()
-	if err := p.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	exchange(t, p.Queue(0), p.Queue(0), 300, 64)
+	must.OK(t, p.Restart(t.Context()))
+	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 }
 
 // TestNotStopped: buffers that a back end may still use are not given back.
@@ -365,14 +364,8 @@ func TestNotStopped(t *testing.T) {
 		}
 		return reply
 	}
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{}))(t)
+	p := must.Get(ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute}))(t)
 	if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrNotStopped) {
 		t.Errorf("restart: %v", err)
 	}
@@ -382,9 +375,7 @@ func TestNotStopped(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Errorf("the connection has ended by now: %v", err)
 	}
-	if err := pool.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, pool.Close())
 }
 
 // TestBadFrames: what cannot be sent is refused, and nothing before it is lost.
@@ -439,9 +430,7 @@ func TestClose(t *testing.T) {
 		}
 	}()
 	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	}
 	_, rerr := p.Queue(0).Receive(nil)
 	_, serr := p.Queue(0).Send(nil)
@@ -455,10 +444,11 @@ func TestClose(t *testing.T) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	var hold atomic.Bool
+	var hold, holds atomic.Bool
 	b := newBack(t)
 	b.idle = func(int) bool {
 		for hold.Load() { // it would allocate too
+			holds.Store(true)
 			time.Sleep(time.Millisecond)
 		}
 		return true
@@ -468,7 +458,7 @@ func TestNoAllocation(t *testing.T) {
 	frames := make([]ethernet.Frame, 32)
 	hold.Store(true)
 	defer hold.Store(false)
-	time.Sleep(10 * time.Millisecond)
+	await(t, "the back end stands", holds.Load)
 	n := testing.AllocsPerRun(20, func() {
 		n := q.Cache().Alloc(frames)
 		for i := range n {
@@ -497,16 +487,12 @@ func TestRestartWhileUsed(t *testing.T) {
 				t.Fatalf("no frames: %+v", p.Stats())
 			}
 		}
-		if err := p.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Restart(t.Context()))
 		if _, err := p.Link(); err != nil || p.Info().Vectors != 1 || !p.MAC().IsStation() {
 			t.Errorf("%v, %+v", err, p.Info())
 		}
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
 		t.Error(err)
 	}
@@ -540,13 +526,9 @@ func TestRestartBesideCache(t *testing.T) {
 	}()
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if err := p.Restart(t.Context()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Restart(t.Context()))
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
 		t.Error(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
-// Ready implements port.Ring.
 func (q *queue) Ready() bool {
 	q.lock.Lock()
 	defer q.lock.Unlock()

@@ -54,7 +54,6 @@ func (q *queue) moved() {
 	q.reported = false
 }
 
-// Renew implements port.Ring.
 func (q *queue) Renew(ctx context.Context) error {
 	q.pause()
 	d := q.device

@@ -91,7 +91,6 @@ func (e *explorer) share(r *register) {
 	}
 }
 
-// move copies a register.
 func (e *explorer) move(s *state, ins *Instruction, src register) *Refusal {
 	switch {
 	case !ins.Wide && hasFrameHalf(src.kind):

@@ -5,7 +5,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
-// argument is a helper's demand on a register.
 type argument uint8
 
 const (

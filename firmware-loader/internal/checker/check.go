@@ -17,7 +17,6 @@ const (
 
 // Report has the findings on an accepted program.
 type Report struct {
-	Hook         abi.Hook
 	Instructions int // size of the program, in 8-byte slots
 	// WorstCase is the number of instructions that a run takes at most. A helper call
 	// counts as one instruction, and so does a 64-bit load of a constant,
@@ -26,7 +25,6 @@ type Report struct {
 	WorstCase int
 	Stack     int // bytes used of the stack, at most
 	Explored  int // instructions that the checker followed, over all paths
-	States    int // states that it kept
 }
 
 // Check proves that p is safe to run for its hook, or says why not: the error is
@@ -60,12 +58,10 @@ func check(p *abi.Program) (Report, *Refusal) {
 		return Report{}, r.locate(p, e.at)
 	}
 	return Report{
-		Hook:         p.Hook,
 		Instructions: int(p.Instructions.Size() / slotSize),
 		WorstCase:    e.worst,
 		Stack:        e.stack,
 		Explored:     e.explored,
-		States:       e.states,
 	}, nil
 }
 

@@ -5,7 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/trapeze-nic/trapeze/ci/kit/clangtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // What people write in C is accepted as clang compiles it, for each generation of the
@@ -38,5 +44,33 @@ func TestFiltersOfClang(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The images that we ship, and what is left of them after mutations, are judged by the
+// kernel too.
+func TestShippedImagesAgainstKernel(t *testing.T) {
+	checks(t, 150)
+	for _, name := range firmware.ShippedNames() {
+		t.Run(name, func(t *testing.T) {
+			spec := must.Get(firmware.BuildShipped(name))(t)
+			k := newKernel(t, spec.Maps)
+			for hook := range abi.Hooks {
+				p, ok := spec.Program(hook)
+				if !ok {
+					continue
+				}
+				must.Get(checker.Check(p))(t)
+				if k.load(p, false) != nil {
+					t.Fatalf("the kernel refuses it: %s", k.why(p))
+				}
+				original := toSteps(p.Instructions)
+				counts := newTally()
+				rapid.Check(t, func(t *rapid.T) {
+					counts.compare(t, k, linkSteps(p.Hook, p.Maps, mutate(t, original)))
+				})
+				counts.report(t, 20)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -29,9 +30,7 @@ func checks(t *testing.T, n int) {
 	}
 	set := func(name, value string) {
 		before := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, flag.Set(name, value))
 		t.Cleanup(func() { flag.Set(name, before) })
 	}
 	set("rapid.checks", strconv.Itoa(n))

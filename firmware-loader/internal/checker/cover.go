@@ -1,6 +1,5 @@
 package checker
 
-// cover compares states.
 type cover struct {
 	ids  [][2]uint32 // ids of the old state, and of the new one in the same place
 	work int         // registers and slots compared so far

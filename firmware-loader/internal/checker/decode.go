@@ -131,7 +131,6 @@ func decodeCall(ins *Instruction, a *asm.Instruction) *Refusal {
 	return nil
 }
 
-// decodeMemory decodes the classes LDX, ST and STX.
 func decodeMemory(ins *Instruction, a *asm.Instruction) *Refusal {
 	ins.Size = a.OpCode.Size().Sizeof()
 	plain := a.OpCode <= 0xff && a.OpCode.Mode() == asm.MemMode

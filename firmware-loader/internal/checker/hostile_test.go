@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/seed"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -24,9 +25,7 @@ func encoded(t testing.TB, code asm.Instructions, change func(b []byte) []byte) 
 	t.Helper()
 	var b bytes.Buffer
 	encodeAtomics(code)
-	if err := code.Marshal(&b, binary.LittleEndian); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, code.Marshal(&b, binary.LittleEndian))
 	if change == nil {
 		return b.Bytes()
 	}
@@ -164,9 +163,7 @@ func TestHostilePrograms(t *testing.T) {
 			raw := encoded(t, h.code, h.change)
 			seed.Check(t, "FuzzCheck", h.name, uint8(h.hook), raw)
 			code, err := asm.AppendInstructions(nil, bytes.NewReader(raw), binary.LittleEndian, "linux")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p := abi.Program{Hook: h.hook, Instructions: code, Maps: testMaps()}
 			_, err = checker.Check(p)
 			var refusal *checker.Refusal

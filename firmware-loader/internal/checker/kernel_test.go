@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -86,12 +87,9 @@ func newKernel(tb testing.TB, maps []abi.Map) *kernel {
 	}
 	k := &kernel{tb: tb}
 	for _, m := range maps {
-		made, err := ebpf.NewMap(&ebpf.MapSpec{
+		made := must.Get(ebpf.NewMap(&ebpf.MapSpec{
 			Type: ebpf.MapType(m.Type), KeySize: m.Key, ValueSize: m.Value, MaxEntries: m.Entries, Flags: m.Flags,
-		})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		}))(tb)
 		tb.Cleanup(func() { made.Close() })
 		k.maps = append(k.maps, made)
 	}
@@ -110,6 +108,7 @@ func (k *kernel) load(p abi.Program, log bool) error {
 	encodeAtomics(spec.Instructions)
 	for i := range spec.Instructions {
 		if ins := &spec.Instructions[i]; ins.IsLoadFromMap() {
+			*ins = ins.WithReference("")
 			fd := -1
 			if index := uint32(ins.Constant); index < uint32(len(k.maps)) {
 				fd = k.maps[index].FD()

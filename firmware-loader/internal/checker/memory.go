@@ -10,7 +10,6 @@ import (
 // (linux/bpf_verifier.h): no sum of a few of them overflows.
 const maxOffset = 1 << 29
 
-// use is an instruction's access to memory.
 type use uint8
 
 const (
@@ -230,7 +229,6 @@ func aligned(base *register, off, size int) bool {
 	return base.num.Bits().AddConst(at).Aligned(uint64(size))
 }
 
-// readable checks that a register holds something.
 func readable(s *state, r uint8) *Refusal {
 	if s.regs[r].kind == kindNone {
 		return refuse(ErrUninitialized, "r%d holds nothing on some path to here", r)

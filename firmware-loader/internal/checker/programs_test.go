@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -28,12 +29,6 @@ func testMaps() []abi.Map {
 	}
 }
 
-// failer is a test, or a check of package rapid.
-type failer interface {
-	Helper()
-	Fatal(args ...any)
-}
-
 // encodeAtomics puts atomic operations where the encoding has them. Version 0.22 of the
 // assembler leaves them out, which makes additions of all of them.
 func encodeAtomics(code asm.Instructions) {
@@ -45,11 +40,9 @@ func encodeAtomics(code asm.Instructions) {
 }
 
 // link resolves the labels of a program.
-func link(tb failer, hook abi.Hook, code asm.Instructions) abi.Program {
+func link(tb must.TB, hook abi.Hook, code asm.Instructions) abi.Program {
 	tb.Helper()
-	if err := code.Marshal(io.Discard, binary.LittleEndian); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, code.Marshal(io.Discard, binary.LittleEndian))
 	return abi.Program{Hook: hook, Instructions: code, Maps: testMaps()}
 }
 
@@ -306,10 +299,7 @@ func globalVariables() asm.Instructions {
 func TestSamplesAreAccepted(t *testing.T) {
 	for _, s := range samples() {
 		t.Run(s.name, func(t *testing.T) {
-			report, err := checker.Check(link(t, s.hook, s.code))
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := must.Get(checker.Check(link(t, s.hook, s.code)))(t)
 			t.Logf("%+v", report)
 			if s.worst != 0 && report.WorstCase != s.worst {
 				t.Errorf("worst case %d instructions, want %d", report.WorstCase, s.worst)

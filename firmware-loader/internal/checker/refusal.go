@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cilium/ebpf/asm"
-
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -107,28 +105,9 @@ func (r *Refusal) locate(p *abi.Program, index int) *Refusal {
 	r.Text = fmt.Sprintf("%v", p.Instructions[index])
 	// A compiler marks the first instruction of each line.
 	for i := index; i >= 0 && r.Line == ""; i-- {
-		r.Line = SourceLine(&p.Instructions[i])
+		if source := p.Instructions[i].Source(); source != nil {
+			r.Line = source.String()
+		}
 	}
 	return r
-}
-
-// SourceLine returns the source line that starts with the instruction, as
-// "file:line: text", or "" if none does. What cilium/ebpf reads from an image's debug
-// information also knows the file; a comment is its text alone.
-func SourceLine(ins *asm.Instruction) string {
-	source := ins.Source()
-	if source == nil {
-		return ""
-	}
-	text := strings.TrimSpace(fmt.Sprintf("%v", source))
-	if text == "<nil>" {
-		return ""
-	}
-	if at, ok := source.(interface {
-		FileName() string
-		LineNumber() uint32
-	}); ok {
-		return fmt.Sprintf("%s:%d: %s", at.FileName(), at.LineNumber(), text)
-	}
-	return text
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 
-// kind is the kind of a register's content.
 type kind uint8
 
 const (

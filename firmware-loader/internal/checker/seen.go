@@ -18,7 +18,6 @@ type group struct {
 	byValue map[uint64][]*node // by a hash of the known numbers
 }
 
-// places is a set of registers and stack slots.
 type places struct {
 	regs  uint16
 	slots uint64
@@ -83,7 +82,6 @@ func (l *seen) candidates(s view) iter.Seq[[]*node] {
 	}
 }
 
-// add keeps a state.
 func (l *seen) add(n *node, needs *needs) {
 	known := knownPlaces(n.state, needs)
 	h, _ := known.hash(n.state)

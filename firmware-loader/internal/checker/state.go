@@ -6,7 +6,6 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 
-// state is the knowledge at one point of a path.
 type state struct {
 	regs  [registers]register
 	slots [slotCount]slot

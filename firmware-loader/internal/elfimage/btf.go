@@ -21,8 +21,7 @@ const (
 	btfHeaderSize = 24
 	btfExtSize    = 32 // of .BTF.ext with CO-RE fields, as clang writes it
 
-	btfStringLen = 20 // offset in the header of the bytes of strings
-	btfDatasec   = 15 // a section with variables
+	btfDatasec = 15 // a section with variables
 
 	// Bytes of a record of .BTF.ext: which function, which line.
 	funcRecord = 8
@@ -48,7 +47,6 @@ var btfTail = [...]struct {
 	19:         {member: 12, named: true}, // enum of 64 bits
 }
 
-// checkTypes checks the structure of .BTF and .BTF.ext.
 func (f *File) checkTypes() error {
 	types := f.Section(typesSection)
 	if types == nil {
@@ -108,7 +106,6 @@ func (s *Section) checkBTF() ([]byte, error) {
 	return strings, s.checkTypeList(body[typeOff:typeOff+typeLen], strings)
 }
 
-// checkTypeList walks the types.
 func (s *Section) checkTypeList(types, strings []byte) error {
 	for count, at := 1, uint64(0); at < uint64(len(types)); count++ {
 		if count > maxTypeCount {
@@ -183,7 +180,6 @@ func (s *Section) checkBTFExt(strings []byte) error {
 	return nil
 }
 
-// checkRecords walks the records of all programs between two offsets.
 func (s *Section) checkRecords(part string, at, end, record uint64, strings []byte) error {
 	seen := map[string]bool{}
 	for at < end {

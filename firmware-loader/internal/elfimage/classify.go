@@ -21,7 +21,6 @@ const (
 	linesSection   = ".BTF.ext"
 )
 
-// kind is a section's role.
 type kind int
 
 const (
@@ -32,7 +31,6 @@ const (
 	kindNote // the note, and the license that the kernel asks for
 )
 
-// dataName reports whether a section holds global variables.
 func dataName(name string) bool {
 	return name == ".bss" || strings.HasPrefix(name, ".data") || strings.HasPrefix(name, ".rodata")
 }
@@ -64,7 +62,20 @@ func (f *File) classify() ([]kind, error) {
 	return kinds, nil
 }
 
-// hookNames lists the names of sections with programs.
+// Role says what a section of a file that was read is; empty for tables and debug information.
+func (s *Section) Role() string {
+	switch k, _ := s.classify(); {
+	case k == kindData && s.Flags&elf.SHF_WRITE == 0:
+		return "read-only data"
+	case s.Name == typesSection, s.Name == linesSection:
+		return "types and source lines"
+	case s.Name == "license":
+		return "license"
+	default:
+		return [...]string{kindProgram: "program", kindMaps: "map definitions", kindData: "data", kindNote: "note"}[k]
+	}
+}
+
 func hookNames() string {
 	var names []string
 	for h := range abi.Hooks {
@@ -107,7 +118,6 @@ func (s *Section) classify() (kind, error) {
 	return kindOther, nil
 }
 
-// expect checks type and size.
 func (s *Section) expect(limit uint64, types ...elf.SectionType) error {
 	if !slices.Contains(types, s.Type) {
 		return refuse(ErrMalformed, s.Name, "of type %v instead of %v", s.Type, types[0])

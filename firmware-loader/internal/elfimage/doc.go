@@ -1,5 +1,5 @@
-// Package elfimage reads and writes the ELF files that hold control programs:
-// what `clang -O2 -g -target bpf -c` makes, and what Build makes without clang.
+// Package elfimage reads the ELF files that hold control programs, as `clang -O2 -g -target bpf -c`
+// makes them, and writes them with another note.
 //
 // An image is an untrusted file. Read checks all of its structure, so that other
 // readers (the ELF loader of github.com/cilium/ebpf, debug/elf) meet no file that

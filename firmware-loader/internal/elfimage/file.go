@@ -105,7 +105,6 @@ func Read(b []byte) (*File, error) {
 	return f, nil
 }
 
-// readHeader checks the ELF header.
 func readHeader(b []byte) (h elf.Header64, err error) {
 	if len(b) < len(elf.ELFMAG) || string(b[:len(elf.ELFMAG)]) != elf.ELFMAG {
 		return h, refuse(ErrFormat, "", "it does not start with %q", elf.ELFMAG)
@@ -174,7 +173,6 @@ func (f *File) readNames(b []byte, raw []elf.Section64) error {
 	return nil
 }
 
-// readSection checks what belongs to one section alone.
 func (f *File) readSection(i int, s elf.Section64, b []byte) error {
 	name := f.Sections[i].Name
 	kind := elf.SectionType(s.Type)

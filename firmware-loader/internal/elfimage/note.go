@@ -20,7 +20,6 @@ const (
 	maxNote = noteHead + noteBody
 )
 
-// noteBody is the size in bytes of Note.
 const noteBody = 196
 
 // FlagSigned of Note.Flags: KeyID and Signature are set.

@@ -8,11 +8,12 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 func TestReadTruncated(t *testing.T) {
-	b := build(t, sample())
+	b := object(t)
 	for n := range b {
 		if f, err := elfimage.Read(b[:n:n]); err == nil || f != nil {
 			t.Fatalf("%d of %d bytes: accepted", n, len(b))
@@ -69,7 +70,7 @@ func TestReadRefuses(t *testing.T) {
 		"two of a name": {func(f *file) {
 			f.section(".bss", func(b *elf.Section64) { f.section(".data", func(s *elf.Section64) { b.Name = s.Name }) })
 		}, elfimage.ErrMalformed, ".data"},
-		"not terminated":     {contents(".strtab", func(b []byte) { b[len(b)-1] = 'x' }), elfimage.ErrMalformed, ""},
+		"not terminated":     {contents(".strtab", func(b []byte) { b[len(b)-1] = 'x' }), elfimage.ErrMalformed, ".symtab"},
 		"escapes in a name":  {contents(".strtab", func(b []byte) { b[bytes.Index(b, []byte(".rodata"))] = 0x1b }), elfimage.ErrMalformed, ""},
 		"section 0":          {func(f *file) { f.b[f.header().Shoff+4] = 1 }, elfimage.ErrMalformed, ""},
 		"section far away":   {section("pulse/tx", func(s *elf.Section64) { s.Off = 1 << 62 }), elfimage.ErrTruncated, "pulse/tx"},
@@ -96,24 +97,24 @@ func TestReadRefuses(t *testing.T) {
 		"symbols of 0 bytes":  {section(".symtab", func(s *elf.Section64) { s.Entsize = 0 }), elfimage.ErrMalformed, ".symtab"},
 		"half a symbol":       {section(".symtab", func(s *elf.Section64) { s.Size -= 8 }), elfimage.ErrMalformed, ".symtab"},
 		"symbols unnamed":     {section(".symtab", func(s *elf.Section64) { s.Link = 77 }), elfimage.ErrMalformed, ".symtab"},
-		"symbol far away":     {symbol("flows", func(s *elf.Sym64) { s.Value = 1 << 40 }), elfimage.ErrMalformed, ".maps"},
-		"symbol wraps":        {symbol("flows", func(s *elf.Sym64) { s.Value, s.Size = ^uint64(0), 8 }), elfimage.ErrMalformed, ".maps"},
-		"symbol nowhere":      {symbol("flows", func(s *elf.Sym64) { s.Shndx = 0x1234 }), elfimage.ErrMalformed, ".symtab"},
-		"symbol name":         {symbol("flows", func(s *elf.Sym64) { s.Name = ^uint32(0) }), elfimage.ErrMalformed, ".symtab"},
-		"half a function":     {symbol("pulse_tx", func(s *elf.Sym64) { s.Size -= 8 }), elfimage.ErrUnsupported, "pulse/tx"},
-		"function inside":     {symbol("pulse_tx", func(s *elf.Sym64) { s.Value, s.Size = 8, s.Size-8 }), elfimage.ErrUnsupported, "pulse/tx"},
-		"no function":         {symbol("pulse_tx", func(s *elf.Sym64) { s.Info = elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT) }), elfimage.ErrMalformed, "pulse/tx"},
+		"symbol far away":     {symbol("counter", func(s *elf.Sym64) { s.Value = 1 << 40 }), elfimage.ErrMalformed, ".bss"},
+		"symbol wraps":        {symbol("counter", func(s *elf.Sym64) { s.Value, s.Size = ^uint64(0), 8 }), elfimage.ErrMalformed, ".bss"},
+		"symbol nowhere":      {symbol("counter", func(s *elf.Sym64) { s.Shndx = 0x1234 }), elfimage.ErrMalformed, ".symtab"},
+		"symbol name":         {symbol("counter", func(s *elf.Sym64) { s.Name = ^uint32(0) }), elfimage.ErrMalformed, ".symtab"},
+		"half a function":     {symbol("transmit", func(s *elf.Sym64) { s.Size -= 8 }), elfimage.ErrUnsupported, "pulse/tx"},
+		"function inside":     {symbol("transmit", func(s *elf.Sym64) { s.Value, s.Size = 8, s.Size-8 }), elfimage.ErrUnsupported, "pulse/tx"},
+		"no function":         {symbol("transmit", func(s *elf.Sym64) { s.Info = elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT) }), elfimage.ErrMalformed, "pulse/tx"},
 		"two functions": {func(f *file) {
-			f.symbol("pulse_tx", func(tx *elf.Sym64) { f.symbol("filter_rx", func(s *elf.Sym64) { s.Shndx, s.Size = tx.Shndx, tx.Size }) })
+			f.symbol("transmit", func(tx *elf.Sym64) { f.symbol("in", func(s *elf.Sym64) { s.Shndx, s.Size = tx.Shndx, tx.Size }) })
 		}, elfimage.ErrMalformed, "pulse/tx"},
 		"relocations of others":  {section(".relpulse/tx", func(s *elf.Section64) { s.Link = 1 }), elfimage.ErrMalformed, ".relpulse/tx"},
 		"relocations of nothing": {section(".relpulse/tx", func(s *elf.Section64) { s.Info = 99 }), elfimage.ErrMalformed, ".relpulse/tx"},
 		"relocations of 8 bytes": {section(".relpulse/tx", func(s *elf.Section64) { s.Entsize = 8 }), elfimage.ErrMalformed, ".relpulse/tx"},
 		"relocations twice": {func(f *file) {
-			f.section(".relfilter/rx", func(r *elf.Section64) { f.section(".relpulse/tx", func(s *elf.Section64) { r.Info = s.Info }) })
-		}, elfimage.ErrMalformed, ".relfilter/rx"},
+			f.section(".relfilter/tx", func(r *elf.Section64) { f.section(".relpulse/tx", func(s *elf.Section64) { r.Info = s.Info }) })
+		}, elfimage.ErrMalformed, ".relfilter/tx"},
 		"relocations in data": {func(f *file) {
-			f.section(".relfilter/rx", func(r *elf.Section64) { f.symbol("variables", func(s *elf.Sym64) { r.Info = uint32(s.Shndx) }) })
+			f.section(".relfilter/tx", func(r *elf.Section64) { f.symbol("threshold", func(s *elf.Sym64) { r.Info = uint32(s.Shndx) }) })
 		}, elfimage.ErrUnsupported, ".data"},
 		"relocation outside":      {contents(".relpulse/tx", func(b []byte) { le.PutUint64(b, 1<<32) }), elfimage.ErrMalformed, "pulse/tx"},
 		"relocation wraps":        {contents(".relpulse/tx", func(b []byte) { le.PutUint64(b, ^uint64(7)) }), elfimage.ErrMalformed, "pulse/tx"},
@@ -125,10 +126,10 @@ func TestReadRefuses(t *testing.T) {
 		"relocation of symbol 0":  {contents(".relpulse/tx", func(b []byte) { le.PutUint32(b[12:], 0) }), elfimage.ErrMalformed, "pulse/tx"},
 		"relocation type":         {contents(".relpulse/tx", func(b []byte) { le.PutUint32(b[8:], 2) }), elfimage.ErrUnsupported, "pulse/tx"},
 		"a call":                  {contents(".relpulse/tx", func(b []byte) { le.PutUint32(b[8:], 10) }), elfimage.ErrUnsupported, "pulse/tx"},
-		"undefined symbol":        {symbol("flows", func(s *elf.Sym64) { s.Shndx = 0 }), elfimage.ErrUnsupported, "pulse/tx"},
+		"undefined symbol":        {symbol("counter", func(s *elf.Sym64) { s.Shndx = 0 }), elfimage.ErrUnsupported, "pulse/tx"},
 		"address of a function": {func(f *file) {
-			f.symbol("filter_rx", func(r *elf.Sym64) {
-				f.symbol("flows", func(s *elf.Sym64) { s.Shndx, s.Value, s.Size = r.Shndx, 0, r.Size })
+			f.symbol("in", func(r *elf.Sym64) {
+				f.symbol("counter", func(s *elf.Sym64) { s.Shndx, s.Value, s.Size = r.Shndx, 0, r.Size })
 			})
 		}, elfimage.ErrUnsupported, "pulse/tx"},
 		"no magic of types":        {contents(".BTF", func(b []byte) { b[0] = 0 }), elfimage.ErrMalformed, ".BTF"},
@@ -155,7 +156,7 @@ func TestReadRefuses(t *testing.T) {
 		"a section's lines, twice": {contents(".BTF.ext", func(b []byte) { copy(b[32+4+16:][:4], b[32+4:]) }), elfimage.ErrMalformed, ".BTF.ext"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &file{t, build(t, sample())}
+			f := &file{t, object(t)}
 			c.spoil(f)
 			got, err := elfimage.Read(f.b)
 			var e *elfimage.Error
@@ -167,11 +168,9 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func TestReadLimits(t *testing.T) {
-	if _, err := elfimage.Read(make([]byte, elfimage.MaxFile+1)); !errors.Is(err, elfimage.ErrLimit) {
-		t.Errorf("a file that is too large: %v", err)
-	}
+	should.Refuse(elfimage.Read(make([]byte, elfimage.MaxFile+1)))(t, elfimage.ErrLimit, "a file that is too large")
 	// The largest file that is read, whose headers promise all there can be.
-	f := &file{t, append(build(t, sample()), make([]byte, elfimage.MaxFile)...)[:elfimage.MaxFile]}
+	f := &file{t, append(object(t), make([]byte, elfimage.MaxFile)...)[:elfimage.MaxFile]}
 	f.section(".data", func(s *elf.Section64) { s.Size = elfimage.MaxFile })
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// symbol is an entry of the symbol table.
 type symbol struct {
 	elf.Sym64
 	name string
@@ -36,7 +35,6 @@ func (f *File) table(t elf.SectionType) (*Section, int, error) {
 	return &f.Sections[found], found, nil
 }
 
-// symbols reads and checks the symbol table.
 func (f *File) symbols() ([]symbol, error) {
 	tab, _, err := f.table(elf.SHT_SYMTAB)
 	if err != nil {

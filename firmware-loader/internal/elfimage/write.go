@@ -61,7 +61,6 @@ func addString(table []byte, s string) ([]byte, uint32) {
 	return append(table, wanted...), uint32(len(table))
 }
 
-// padTo adds zeros up to a multiple of align.
 func padTo(b []byte, align uint64) []byte {
 	if over := uint64(len(b)) % align; over != 0 {
 		b = append(b, make([]byte, align-over)...)

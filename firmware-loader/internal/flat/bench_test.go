@@ -5,6 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -21,8 +22,6 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(encoded)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := flat.Decode(encoded); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(flat.Decode(encoded))(b)
 	}
 }

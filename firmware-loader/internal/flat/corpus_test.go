@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/seed"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // TestBadInput: what a NIC may find in a slot is refused with the name of the field, by
@@ -53,7 +54,7 @@ func TestBadInput(t *testing.T) {
 			seed.Check(t, "FuzzDecode", c.name, c.image)
 			img, err := flat.Decode(c.image)
 			if err == nil {
-				err = img.Suits(0x12347250, 256<<10)
+				err = img.Suits(abi.Version, 0x12347250, 256<<10)
 			}
 			var e *flat.Error
 			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Field != c.field {

@@ -105,7 +105,6 @@ func (d *decoder) claim(part string, start, size uint64) {
 	d.claims = append(d.claims, claim{part, start, start + size})
 }
 
-// bytes returns a part of the image.
 func (d *decoder) bytes(part string, offset uint32, size uint64) ([]byte, error) {
 	if offset%datasheet.ImageAlign != 0 {
 		return nil, malformed(part, "offset %#x is no multiple of %d", offset, datasheet.ImageAlign)
@@ -117,7 +116,6 @@ func (d *decoder) bytes(part string, offset uint32, size uint64) ([]byte, error)
 	return d.b[offset : uint64(offset)+size], nil
 }
 
-// table reads a table of n entries.
 func table[T any](d *decoder, part string, offset uint32, n uint16) ([]T, error) {
 	entries := make([]T, n)
 	b, err := d.bytes(part, offset, uint64(binary.Size(entries)))

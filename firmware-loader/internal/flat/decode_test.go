@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -19,9 +21,7 @@ func TestDecodeTruncated(t *testing.T) {
 			t.Fatalf("%d of %d bytes: %v", n, len(b), err)
 		}
 	}
-	if _, err := flat.Decode(nil); !errors.Is(err, flat.ErrMalformed) {
-		t.Errorf("nothing: %v", err)
-	}
+	should.Refuse(flat.Decode(nil))(t, flat.ErrMalformed, "nothing")
 }
 
 // TestDecodeFlipped: no bit can change unnoticed.
@@ -66,6 +66,7 @@ func TestDecodeFlippedAndResealed(t *testing.T) {
 	}
 }
 
+// TestDecodeRefuses: beside what TestBadInput has.
 func TestDecodeRefuses(t *testing.T) {
 	le := binary.LittleEndian
 	hooks := func(b []byte) []byte { return b[le.Uint32(b[0x18:]):] }
@@ -75,14 +76,11 @@ func TestDecodeRefuses(t *testing.T) {
 		reason error
 		field  string
 	}{
-		"magic":                    {func(b []byte) { b[0] = 'X' }, flat.ErrMalformed, "header magic"},
 		"size of no image":         {func(b []byte) { le.PutUint32(b[8:], 184) }, flat.ErrMalformed, "header size"},
 		"size not of 8":            {func(b []byte) { le.PutUint32(b[8:], 196) }, flat.ErrMalformed, "header size"},
-		"huge size":                {func(b []byte) { le.PutUint32(b[8:], 0xfffffff8) }, flat.ErrMalformed, "header size"},
 		"too little SRAM":          {func(b []byte) { le.PutUint32(b[0x0c:], 8) }, flat.ErrMalformed, "header sram"},
 		"SRAM short of storage":    {func(b []byte) { le.PutUint32(b[0x0c:], le.Uint32(b[0x0c:])-1) }, flat.ErrMalformed, "map 2 storage"},
 		"4 hooks":                  {func(b []byte) { b[0x14] = 4 }, flat.ErrMalformed, "header hook_count"},
-		"65535 maps":               {func(b []byte) { le.PutUint16(b[0x16:], 0xffff) }, flat.ErrMalformed, "header map_count"},
 		"a map less":               {func(b []byte) { b[0x16]-- }, flat.ErrMalformed, "reserved"},
 		"hooks outside":            {func(b []byte) { le.PutUint32(b[0x18:], 0xfffffff8) }, flat.ErrMalformed, "hook table"},
 		"hooks misaligned":         {func(b []byte) { b[0x18]++ }, flat.ErrMalformed, "hook table"},
@@ -97,7 +95,6 @@ func TestDecodeRefuses(t *testing.T) {
 		"program too long":         {func(b []byte) { le.PutUint32(hooks(b)[4:], 4097) }, flat.ErrMalformed, "program pulse/tx"},
 		"program without place":    {func(b []byte) { le.PutUint32(hooks(b)[16+4:], 1) }, flat.ErrMalformed, "program pulse/rx"},
 		"program without length":   {func(b []byte) { le.PutUint32(hooks(b)[4:], 0) }, flat.ErrMalformed, "program pulse/tx"},
-		"programs overlap":         {func(b []byte) { le.PutUint32(hooks(b)[64:], le.Uint32(hooks(b))) }, flat.ErrMalformed, "program filter/rx"},
 		"program in the map table": {func(b []byte) { le.PutUint32(hooks(b), le.Uint32(b[0x1c:])) }, flat.ErrMalformed, "map table"},
 		"half a 64-bit load":       {func(b []byte) { b[le.Uint32(hooks(b))+8] = 0x18 }, flat.ErrMalformed, "program pulse/tx"},
 		"helper below 0": {func(b []byte) {
@@ -112,21 +109,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"map entries":            {func(b []byte) { le.PutUint32(maps(b)[44:], 65537) }, flat.ErrMalformed, "map 0 entries"},
 		"contents of nothing":    {func(b []byte) { le.PutUint32(maps(b)[56:], 0) }, flat.ErrMalformed, "map 0 contents"},
 		"contents nowhere":       {func(b []byte) { le.PutUint32(maps(b)[52:], 0) }, flat.ErrMalformed, "map 0 contents"},
-		"contents outside":       {func(b []byte) { le.PutUint32(maps(b)[56:], 0xffffffff) }, flat.ErrMalformed, "map 0 contents"},
 		"contents of a hash map": {func(b []byte) { copy(maps(b)[128+52:128+60], maps(b)[52:60]) }, flat.ErrMalformed, "map 2 contents"},
 		"contents shared":        {func(b []byte) { copy(maps(b)[64+52:64+56], maps(b)[52:56]) }, flat.ErrMalformed, "map 1 contents"},
 		"storage in the image":   {func(b []byte) { le.PutUint32(maps(b)[60:], 64) }, flat.ErrMalformed, "map 0 storage"},
 		"storage misaligned":     {func(b []byte) { maps(b)[60] += 8 }, flat.ErrMalformed, "map 0 storage"},
-		"storage outside":        {func(b []byte) { le.PutUint32(maps(b)[60:], 0xffffffc0) }, flat.ErrMalformed, "map 0 storage"},
 		"storage shared":         {func(b []byte) { copy(maps(b)[124:128], maps(b)[60:64]) }, flat.ErrMalformed, "map 1 storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := encode(t, sample())
 			c.spoil(b)
-			if name != "huge size" {
-				b = resealed(b)
-			}
-			img, err := flat.Decode(b)
+			img, err := flat.Decode(resealed(b))
 			var e *flat.Error
 			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Field != c.field || img != nil {
 				t.Errorf("%v; want %v of %s", err, c.reason, c.field)
@@ -143,9 +135,7 @@ func TestDecodeAllocation(t *testing.T) {
 	b := encode(t, img)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := flat.Decode(b); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(flat.Decode(b))(t)
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
 		t.Errorf("%d bytes allocated for an image of %d", n, len(b))

@@ -3,6 +3,8 @@ package flat
 import (
 	"errors"
 	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // Reasons why an image is refused, as errors.Is finds them.
@@ -12,11 +14,11 @@ var (
 	// ErrDigest: the image was changed after it was made.
 	ErrDigest = errors.New("wrong digest")
 	// ErrABI: it was made for processors of another ABI.
-	ErrABI = errors.New("for another ABI")
+	ErrABI = descriptors.ErrInvalidParameter.Finer("image for another ABI")
 	// ErrDevice: it was made for another kind of NIC.
-	ErrDevice = errors.New("for another device")
+	ErrDevice = descriptors.ErrInvalidParameter.Finer("image for another device")
 	// ErrSRAM: it needs more SRAM than there is.
-	ErrSRAM = errors.New("not enough SRAM")
+	ErrSRAM = descriptors.ErrInvalidParameter.Finer("image needs more SRAM than there is")
 )
 
 // Error says what is wrong with an image.

@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -35,21 +37,14 @@ func sample() *flat.Image {
 
 func encode(t testing.TB, img *flat.Image) []byte {
 	t.Helper()
-	b, err := flat.Encode(img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(flat.Encode(img))(t)
 }
 
 // code returns the programs as bytes, to compare.
 func code(t testing.TB, img *flat.Image) (all [abi.Hooks][]byte) {
 	t.Helper()
 	for h, insns := range img.Programs {
-		b, err := flat.EncodeInstructions(insns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(flat.EncodeInstructions(insns))(t)
 		all[h] = b
 	}
 	return all
@@ -58,26 +53,17 @@ func code(t testing.TB, img *flat.Image) (all [abi.Hooks][]byte) {
 func TestRoundTrip(t *testing.T) {
 	want := sample()
 	b := encode(t, want)
-	if again := encode(t, want); !bytes.Equal(b, again) {
-		t.Error("the same image has two encodings")
-	}
+	should.Same(t, b, encode(t, want), "the same image has two encodings")
 	// What follows an image in its slot does not matter.
-	got, err := flat.Decode(append(bytes.Clone(b), 0xff, 0xff))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(flat.Decode(append(bytes.Clone(b), 0xff, 0xff)))(t)
 	if got.ABI != want.ABI || got.Device != want.Device || got.Name != want.Name || got.Version != want.Version || got.BuildID != want.BuildID {
 		t.Errorf("got %+v", got)
 	}
-	if d := cmp.Diff(want.Maps, got.Maps); d != "" {
-		t.Errorf("maps (-want +got):\n%s", d)
-	}
+	should.Be(t, cmp.Diff(want.Maps, got.Maps), "", "maps (-want +got)")
 	if !cmp.Equal(code(t, got), code(t, want)) {
 		t.Errorf("programs %x, want %x", code(t, got), code(t, want))
 	}
-	if int(got.Size) != len(b) {
-		t.Errorf("size %d of %d bytes", got.Size, len(b))
-	}
+	should.Be(t, int(got.Size), len(b), "size %d bytes", got.Size)
 	for h := range abi.Hooks {
 		p, ok := got.Program(h)
 		if ok != (want.Programs[h] != nil) || ok && (p.Hook != h || len(p.Instructions) != len(want.Programs[h]) || len(p.Maps) != 3) {
@@ -101,17 +87,13 @@ func TestEncoding(t *testing.T) {
 		{"magic", le.Uint32(b), 0x49505254}, {"abi", le.Uint32(b[4:]), 1 << 16}, {"size", le.Uint32(b[8:]), uint32(len(b))},
 		{"device", le.Uint32(b[0x10:]), 0x12347250}, {"hooks", uint32(le.Uint16(b[0x14:])), 5}, {"maps", uint32(le.Uint16(b[0x16:])), 3},
 	} {
-		if f.got != f.want {
-			t.Errorf("%s is %#x, want %#x", f.name, f.got, f.want)
-		}
+		should.Be(t, f.got, f.want, "%s", f.name)
 	}
 	hook := b[le.Uint32(b[0x18:]):]
 	if at, n := le.Uint32(hook), le.Uint32(hook[4:]); n != 2 || !bytes.Equal(b[at:at+16], []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0}) {
 		t.Errorf("pulse/tx: %d instructions at %#x: % x", n, at, b[at:at+16])
 	}
-	if !bytes.Equal(hook[16:32], make([]byte, 16)) {
-		t.Errorf("pulse/rx is not empty: % x", hook[16:32])
-	}
+	should.Same(t, hook[16:32], make([]byte, 16), "pulse/rx is not empty")
 	// The digest is SHA-256 with its own field taken as zeros.
 	zeroed := bytes.Clone(b)
 	clear(zeroed[0x70:0x90])
@@ -120,10 +102,7 @@ func TestEncoding(t *testing.T) {
 	}
 	// Storage: 12 rounded up to 16; two of 3 rounded up to 8; hash map of 64,
 	// 16 buckets of 8, 5 entries of 4, rounded up to 8, and of 16 + 24.
-	got, err := flat.Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(flat.Decode(b))(t)
 	first := (got.Size + 63) / 64 * 64
 	if want := []uint32{first, first + 64, first + 128}; !cmp.Equal(got.Storage, want) || got.SRAM != first+128+64+16*8+24+5*(16+24) {
 		t.Errorf("storage %v, end %d; image of %d bytes", got.Storage, got.SRAM, got.Size)
@@ -137,10 +116,7 @@ func TestHooksOfTheDataSheet(t *testing.T) {
 }
 
 func TestSuits(t *testing.T) {
-	img, err := flat.Decode(encode(t, sample()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	img := must.Get(flat.Decode(encode(t, sample())))(t)
 	anyNIC := *img
 	anyNIC.Device = 0
 	for _, c := range []struct {
@@ -155,9 +131,7 @@ func TestSuits(t *testing.T) {
 		{"a byte short", img, 0x12347250, img.SRAM - 1, flat.ErrSRAM},
 		{"no slot", img, 0x12347250, 0, flat.ErrSRAM},
 	} {
-		if err := c.img.Suits(c.device, c.slot); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		should.Fail(t, c.img.Suits(abi.Version, c.device, c.slot), c.want, "%s", c.name)
 	}
 }
 
@@ -174,13 +148,9 @@ func TestStorageSize(t *testing.T) {
 		{abi.Map{Name: "h", Type: abi.MapHash, Key: 9, Value: 8, Entries: 3}, 64 + 8*8 + 16 + 3*24},
 		{abi.Map{Name: "h", Type: abi.MapHash, Key: abi.MaxKey, Value: abi.MaxValue, Entries: abi.MaxEntries}, 64 + (1<<17)*8 + (1<<16)*(4+64+65536)},
 	} {
-		if got, err := flat.StorageSize(c.m); err != nil || got != c.want {
-			t.Errorf("%+v: %d bytes, %v; want %d", c.m, got, err, c.want)
-		}
+		should.Give(flat.StorageSize(c.m))(t, c.want, "%+v: bytes", c.m)
 	}
-	if _, err := flat.StorageSize(abi.Map{}); !errors.Is(err, flat.ErrMalformed) {
-		t.Errorf("no map: %v", err)
-	}
+	should.Refuse(flat.StorageSize(abi.Map{}))(t, flat.ErrMalformed, "no map")
 }
 
 // TestEncodeRefuses: an image that cannot be is refused, with the name of what is

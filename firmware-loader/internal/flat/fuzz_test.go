@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -27,10 +29,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := flat.Decode(encode(t, img))
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(flat.Decode(encode(t, img)))(t)
 		for h, c := range code(t, img) {
 			// The hook table still has them in the input.
 			if at := binary.LittleEndian.Uint32(b[binary.LittleEndian.Uint32(b[0x18:])+16*uint32(h):]); len(c) > 0 && !bytes.Equal(c, b[at:int(at)+len(c)]) {
@@ -64,17 +63,9 @@ func TestAnyImage(t *testing.T) {
 			}
 			img.Maps = append(img.Maps, m)
 		}
-		b, err := flat.Encode(img)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := flat.Decode(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(img.Maps, got.Maps); d != "" {
-			t.Errorf("maps (-want +got):\n%s", d)
-		}
+		b := must.Get(flat.Encode(img))(t)
+		got := must.Get(flat.Decode(b))(t)
+		should.Be(t, cmp.Diff(img.Maps, got.Maps), "", "maps (-want +got)")
 		for h := range abi.Hooks {
 			want, err1 := flat.EncodeInstructions(img.Programs[h])
 			have, err2 := flat.EncodeInstructions(got.Programs[h])

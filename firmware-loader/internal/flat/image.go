@@ -46,9 +46,12 @@ func (img *Image) Program(h abi.Hook) (abi.Program, bool) {
 	return abi.Program{Hook: h, Instructions: img.Programs[h], Maps: img.Maps}, true
 }
 
-// Suits says whether a NIC can run the decoded image: its PCI vendor<<16 |
-// device, and the bytes of a slot. Errors are *Error with ErrDevice or ErrSRAM.
-func (img *Image) Suits(device, slot uint32) error {
+// Suits says whether a NIC can run the decoded image: its ABI, its PCI vendor<<16 |
+// device, and the bytes of a slot. Errors are *Error with ErrABI, ErrDevice or ErrSRAM.
+func (img *Image) Suits(version, device, slot uint32) error {
+	if img.ABI>>16 != version>>16 || img.ABI > version {
+		return refuse(ErrABI, "header abi", "%d.%d; the NIC has %d.%d", img.ABI>>16, img.ABI&0xffff, version>>16, version&0xffff)
+	}
 	if img.Device != 0 && img.Device != device {
 		return refuse(ErrDevice, "header device", "%04x:%04x, the NIC is %04x:%04x",
 			img.Device>>16, img.Device&0xffff, device>>16, device&0xffff)
@@ -67,9 +70,9 @@ const (
 	hashEntry  = 4
 )
 
-// hashBuckets returns the number of buckets: the least power of two that is at least
+// HashBuckets returns the number of buckets: the least power of two that is at least
 // twice the entries.
-func hashBuckets(entries uint32) uint64 {
+func HashBuckets(entries uint32) uint64 {
 	n := uint64(2)
 	for n < 2*uint64(entries) {
 		n *= 2
@@ -86,7 +89,7 @@ func StorageSize(m abi.Map) (uint64, error) {
 	entries := uint64(m.Entries)
 	size := pad(uint64(m.Value), 8) * entries
 	if m.Type == abi.MapHash {
-		size += hashHeader + hashBucket*hashBuckets(m.Entries) + pad(hashEntry*entries, 8) + pad(uint64(m.Key), 8)*entries
+		size += hashHeader + hashBucket*HashBuckets(m.Entries) + pad(hashEntry*entries, 8) + pad(uint64(m.Key), 8)*entries
 	}
 	return size, nil
 }

@@ -67,7 +67,6 @@ func atomic(ins asm.Instruction) bool {
 
 func atomicConstant(ins asm.Instruction) int64 { return int64(ins.OpCode.AtomicOp() >> 8) }
 
-// same compares what is encoded.
 func same(a, b asm.Instruction) bool {
 	return a.OpCode == b.OpCode && a.Dst == b.Dst && a.Src == b.Src && a.Offset == b.Offset &&
 		(a.Constant == b.Constant || atomic(a))

@@ -1,6 +1,12 @@
 package flat
 
-import "strconv"
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+)
+
+var otherThanText = regexp.MustCompile(`[^A-Za-z0-9._+-]`)
 
 // CheckText checks a name or version: 1 to limit letters, digits and characters
 // of "._-+". Errors are *Error with ErrMalformed and the given field.
@@ -8,34 +14,15 @@ func CheckText(field, s string, limit int) error {
 	if len(s) == 0 || len(s) > limit {
 		return malformed(field, "%d bytes; allowed: 1 to %d", len(s), limit)
 	}
-	for i := range len(s) {
-		if !textByte(s[i]) {
-			return malformed(field, "%s; allowed: letters, digits and ._-+", quote(s))
-		}
+	if otherThanText.MatchString(s) {
+		return malformed(field, "%s; allowed: letters, digits and ._-+", quote(s))
 	}
 	return nil
 }
 
-func textByte(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
-	}
-	return c == '.' || c == '_' || c == '-' || c == '+'
-}
-
-// text reads a padded field.
+// text reads a field that is padded with zeros.
 func text(field string, b []byte) (string, error) {
-	end := 0
-	for end < len(b) && b[end] != 0 {
-		end++
-	}
-	for _, c := range b[end:] {
-		if c != 0 {
-			return "", malformed(field, "bytes behind the end of the text are not zero")
-		}
-	}
-	s := string(b[:end])
+	s := string(bytes.TrimRight(b, "\x00"))
 	return s, CheckText(field, s, len(b))
 }
 

@@ -5,8 +5,9 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -14,14 +15,9 @@ import (
 // slotSize is that of the emulated NIC.
 const slotSize = 256 << 10
 
-// boot makes an image run as the NIC does.
-func boot(t testing.TB, name string) *machine.Image {
+func build(t testing.TB, name string) *firmware.Spec {
 	t.Helper()
-	spec, err := firmware.BuildShipped(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run(t, spec)
+	return must.Get(firmware.BuildShipped(name))(t)
 }
 
 // run starts an image as the NIC does.
@@ -73,16 +69,11 @@ func (p packet) frame() []byte {
 
 // key is the packet's key in the maps of acl and count.
 func (p packet) key() []byte {
-	b := make([]byte, images.FlowKeySize)
-	from, to := p.from.Addr().As16(), p.to.Addr().As16()
-	copy(b[images.FlowSource:], from[:])
-	copy(b[images.FlowDestination:], to[:])
-	if (p.protocol == 6 || p.protocol == 17) && !p.fragment {
-		binary.BigEndian.PutUint16(b[images.FlowSourcePort:], p.from.Port())
-		binary.BigEndian.PutUint16(b[images.FlowDestinationPort:], p.to.Port())
+	from, to := p.from, p.to
+	if p.protocol != 6 && p.protocol != 17 || p.fragment {
+		from, to = netip.AddrPortFrom(from.Addr(), 0), netip.AddrPortFrom(to.Addr(), 0)
 	}
-	b[images.FlowProtocol] = p.protocol
-	return b
+	return firmware.FlowKey(from, to, p.protocol)
 }
 
 func flow(from, to string, protocol byte) packet {
@@ -117,10 +108,7 @@ func strangers() [][]byte {
 
 func filter(t *testing.T, img *machine.Image, frame []byte) uint8 {
 	t.Helper()
-	v, err := img.Programs[abi.FilterRx].Filter(frame, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(img.Programs[abi.FilterRx].Filter(frame, 0))(t)
 	return v.Action
 }
 
@@ -128,44 +116,29 @@ func TestAccessList(t *testing.T) { eachBuild(t, "acl", testAccessList) }
 
 func testAccessList(t *testing.T, img *machine.Image) {
 	rules := mapOf(t, img, "rules")
-	drop, pass := make([]byte, images.RuleValueSize), make([]byte, images.RuleValueSize)
-	drop[images.RuleAction], pass[images.RuleAction] = abi.FilterDrop, abi.FilterPass
+	drop, pass := firmware.Rule{Action: firmware.FilterDrop}.Bytes(), firmware.Rule{Action: firmware.FilterPass}.Bytes()
 	for i, p := range flows() {
 		for j, other := range flows() {
-			if got := filter(t, img, other.frame()); got != abi.FilterPass {
-				t.Fatalf("without a rule, packet %d: action %d", j, got)
-			}
+			must.Be(t, filter(t, img, other.frame()), abi.FilterPass, "without a rule, packet %d: action", j)
 		}
-		if err := rules.Update(p.key(), drop, machine.Any); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rules.Update(p.key(), drop, machine.Any))
 		for j, other := range flows() {
 			want := uint8(abi.FilterPass)
 			if i == j {
 				want = abi.FilterDrop
 			}
-			if got := filter(t, img, other.frame()); got != want {
-				t.Errorf("rule for packet %d, packet %d: action %d, want %d", i, j, got, want)
-			}
+			should.Be(t, filter(t, img, other.frame()), want, "rule for packet %d, packet %d: action", i, j)
 		}
 		value, err := rules.Lookup(p.key())
-		if err != nil || binary.LittleEndian.Uint64(value[images.RuleHits:]) != 1 {
+		if err != nil || binary.LittleEndian.Uint64(value[8:]) != 1 {
 			t.Errorf("hits of the rule for packet %d: %x, %v", i, value, err)
 		}
-		if err := rules.Update(p.key(), pass, machine.Any); err != nil {
-			t.Fatal(err)
-		}
-		if got := filter(t, img, p.frame()); got != abi.FilterPass {
-			t.Errorf("rule that lets packet %d pass: action %d", i, got)
-		}
-		if err := rules.Delete(p.key()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rules.Update(p.key(), pass, machine.Any))
+		should.Be(t, filter(t, img, p.frame()), abi.FilterPass, "rule that lets packet %d pass: action", i)
+		must.OK(t, rules.Delete(p.key()))
 	}
 	for i, frame := range strangers() {
-		if got := filter(t, img, frame); got != abi.FilterPass {
-			t.Errorf("stranger %d: action %d", i, got)
-		}
+		should.Be(t, filter(t, img, frame), abi.FilterPass, "stranger %d: action", i)
 	}
 }
 
@@ -173,18 +146,13 @@ func TestCount(t *testing.T) { eachBuild(t, "count", testCount) }
 
 func testCount(t *testing.T, img *machine.Image) {
 	counted := func(m string, key []byte) (frames, bytes uint64) {
-		value, err := mapOf(t, img, m).Lookup(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return binary.LittleEndian.Uint64(value[images.CountFrames:]), binary.LittleEndian.Uint64(value[images.CountBytes:])
+		value := must.Get(mapOf(t, img, m).Lookup(key))(t)
+		return binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
 	}
 	for i, p := range flows() {
 		frame := p.frame()
 		for n := range uint64(i + 1) {
-			if got := filter(t, img, frame); got != abi.FilterPass {
-				t.Fatalf("packet %d: action %d", i, got)
-			}
+			must.Be(t, filter(t, img, frame), abi.FilterPass, "packet %d: action", i)
 			if frames, bytes := counted("flows", p.key()); frames != n+1 || bytes != (n+1)*uint64(len(frame)) {
 				t.Errorf("packet %d: %d frames, %d bytes", i, frames, bytes)
 			}
@@ -216,21 +184,13 @@ func testFlowSteer(t *testing.T, img *machine.Image) {
 	queues := mapOf(t, img, "queues")
 	byDefault := machine.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}
 	empty := flow("66.9.149.187:2794", "161.142.100.80:1766", 6).frame()
-	if got, err := img.Programs[abi.DemuxRx].Demultiplex(empty, 0); err != nil || got != byDefault {
-		t.Errorf("before the table is filled: %+v, %v", got, err)
-	}
+	should.Give(img.Programs[abi.DemuxRx].Demultiplex(empty, 0))(t, byDefault, "before the table is filled")
 	// Each entry is a queue of its own, so that the queue tells the entry.
-	for i := range uint32(images.Queues) {
-		if err := queues.Update(binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, 1000+i), machine.Any); err != nil {
-			t.Fatal(err)
-		}
+	for i := range uint32(firmware.SteerQueues) {
+		must.OK(t, queues.Update(binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, 1000+i), machine.Any))
 	}
 	demultiplex := func(frame []byte) machine.Destination {
-		d, err := img.Programs[abi.DemuxRx].Demultiplex(frame, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+		return must.Get(img.Programs[abi.DemuxRx].Demultiplex(frame, 0))(t)
 	}
 	// Microsoft, "Verifying the RSS Hash Calculation": source, destination, hash of
 	// the addresses, hash with the ports.
@@ -248,15 +208,11 @@ func testFlowSteer(t *testing.T, img *machine.Image) {
 		{"[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251", "[fe80::200:f8ff:fe21:67cf]:38024", 0x4b61e985, 0x02d1feef},
 	} {
 		for protocol, hash := range map[byte]uint32{6: tt.ports, 17: tt.ports, 1: tt.addresses} {
-			want := machine.Destination{Queue: 1000 + hash%images.Queues, Entry: abi.DemuxDefault}
-			if got := demultiplex(flow(tt.from, tt.to, protocol).frame()); got != want {
-				t.Errorf("%s to %s, protocol %d: %+v, want %+v", tt.from, tt.to, protocol, got, want)
-			}
+			want := machine.Destination{Queue: 1000 + hash%firmware.SteerQueues, Entry: abi.DemuxDefault}
+			should.Be(t, demultiplex(flow(tt.from, tt.to, protocol).frame()), want, "%s to %s, protocol %d", tt.from, tt.to, protocol)
 		}
 	}
 	for i, frame := range strangers() {
-		if got := demultiplex(frame); got != byDefault {
-			t.Errorf("stranger %d: %+v", i, got)
-		}
+		should.Be(t, demultiplex(frame), byDefault, "stranger %d", i)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -41,10 +43,7 @@ func TestPulseAnswers(t *testing.T) {
 		{0, 100, 120, 10, 110},
 	} {
 		p := constantProgram(t, abi.PulseTx, c.answer)
-		got, err := p.Pulse(&abi.PulseContext{Length: c.length, Arrived: c.arrived, Sent: c.sent})
-		if err != nil || got != c.want {
-			t.Errorf("%+v: %d, %v", c, got, err)
-		}
+		should.Give(p.Pulse(&abi.PulseContext{Length: c.length, Arrived: c.arrived, Sent: c.sent}))(t, c.want, "%+v", c)
 	}
 }
 
@@ -60,13 +59,8 @@ func TestPulseContext(t *testing.T) {
 				asm.LoadMem(asm.R2, asm.R1, offset, size), asm.LoadMapValue(asm.R3, 0, 0), asm.StoreMem(asm.R3, 0, asm.R2, asm.DWord),
 				asm.Mov.Imm(asm.R0, 0), asm.Return(),
 			}, abi.Map{Name: "out", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1})
-			if _, err := p.Pulse(&c); err != nil {
-				t.Fatal(err)
-			}
-			out, err := maps[0].Lookup(make([]byte, 4))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(p.Pulse(&c))(t)
+			out := must.Get(maps[0].Lookup(make([]byte, 4)))(t)
 			if got := binary.LittleEndian.Uint64(out); got != uint64(want)&(1<<(8*size.Sizeof())-1) {
 				t.Errorf("%v of the field at %d: %#x, want part of %#x", size, offset, got, want)
 			}
@@ -107,9 +101,7 @@ func TestFilterAnswers(t *testing.T) {
 		{abi.FilterRx, -1, machine.Verdict{Action: abi.FilterAborted}},
 		{abi.FilterRx, 0x1_0000_0000, machine.Verdict{Action: abi.FilterAborted}},
 	} {
-		if got, err := constantProgram(t, c.hook, c.answer).Filter(make([]byte, 60), 0); err != nil || got != c.want {
-			t.Errorf("%v %#x: %+v, %v; want %+v", c.hook, c.answer, got, err, c.want)
-		}
+		should.Give(constantProgram(t, c.hook, c.answer).Filter(make([]byte, 60), 0))(t, c.want, "%v %#x", c.hook, c.answer)
 	}
 }
 
@@ -123,13 +115,9 @@ func TestAnswerIsR0(t *testing.T) {
 
 func TestDemultiplexAnswers(t *testing.T) {
 	p := constantProgram(t, abi.DemuxRx, -1)
-	if d, err := p.Demultiplex(nil, 3); err != nil || d != (machine.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}) {
-		t.Errorf("%+v, %v", d, err)
-	}
+	should.Give(p.Demultiplex(nil, 3))(t, machine.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault})
 	p = constantProgram(t, abi.DemuxRx, 0x0000_0009_0000_0007)
-	if d, err := p.Demultiplex(nil, 3); err != nil || d != (machine.Destination{Queue: 7, Entry: 9}) {
-		t.Errorf("%+v, %v", d, err)
-	}
+	should.Give(p.Demultiplex(nil, 3))(t, machine.Destination{Queue: 7, Entry: 9})
 }
 
 // TestFrameContext: data, its end, and the queue; and stores to the frame stay.
@@ -156,17 +144,11 @@ func TestFrameContext(t *testing.T) {
 		for i := range frame {
 			frame[i] = 0xee
 		}
-		if _, err := p.Filter(frame, 0x1234); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Filter(frame, 0x1234))(t)
 		for at, want := range map[int]uint32{0: 0, 4: uint32(n), 8: 0, 12: 0x1234} {
-			if got := binary.LittleEndian.Uint32(frame[at:]); got != want {
-				t.Errorf("frame of %d: %#x at %d, want %#x", n, got, at, want)
-			}
+			should.Be(t, binary.LittleEndian.Uint32(frame[at:]), want, "frame of %d: at %d", n, at)
 		}
-		if frame[n-1] != 0x34 {
-			t.Errorf("frame of %d: last byte %#x", n, frame[n-1])
-		}
+		should.Be(t, frame[n-1], 0x34, "frame of %d: last byte", n)
 	}
 }
 
@@ -188,9 +170,7 @@ func TestStackIsZero(t *testing.T) {
 			asm.Return(),
 		})
 		for range 3 {
-			if d, err := p.Demultiplex(nil, 0); err != nil || d != (machine.Destination{}) {
-				t.Errorf("at %d: %+v, %v", at, d, err)
-			}
+			should.Give(p.Demultiplex(nil, 0))(t, machine.Destination{}, "at %d", at)
 		}
 	}
 }
@@ -202,7 +182,7 @@ func TestNoAllocation(t *testing.T) {
 	count, _ := compile(t, abi.FilterRx, countProgram(), countMap)
 	frame := make([]byte, 64)
 	n := 0
-	if a := testing.AllocsPerRun(1000, func() {
+	should.Be(t, testing.AllocsPerRun(1000, func() {
 		n++
 		binary.LittleEndian.PutUint32(frame[30:], uint32(n))
 		_, err1 := pulse.Pulse(&c)
@@ -210,9 +190,7 @@ func TestNoAllocation(t *testing.T) {
 		if err1 != nil || err2 != nil {
 			t.Fatal(err1, err2)
 		}
-	}); a != 0 {
-		t.Errorf("%v allocations", a)
-	}
+	}), 0, "allocations")
 }
 
 var countMap = abi.Map{Name: "counts", Type: abi.MapHash, Key: 12, Value: 16, Entries: 512}

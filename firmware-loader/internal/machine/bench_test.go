@@ -5,6 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -47,9 +48,7 @@ func BenchmarkPulse(b *testing.B) {
 		c := abi.PulseContext{Length: 1500, Minimum: 128}
 		for i := 0; b.Loop(); i++ {
 			c.Arrived = uint32(i&1023 + 1)
-			if _, err := p.Pulse(&c); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(p.Pulse(&c))(b)
 		}
 	})
 	b.Run("native", func(b *testing.B) {
@@ -124,8 +123,6 @@ func BenchmarkCount(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		f[26] = byte(i)
-		if _, err := p.Filter(f, 0); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(p.Filter(f, 0))(b)
 	}
 }

@@ -46,7 +46,7 @@ func (e *BootError) Unwrap() error { return e.Err }
 func Boot(slot []byte, device uint32, clock func() uint64) (*Image, *BootError) {
 	decoded, err := flat.Decode(bytes.Clone(slot[:min(len(slot), flat.MaxSize)]))
 	if err == nil {
-		err = decoded.Suits(device, uint32(len(slot)))
+		err = decoded.Suits(abi.Version, device, uint32(len(slot)))
 	}
 	if err != nil {
 		return nil, &BootError{Fault: faultOf(err), Err: err}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
@@ -21,10 +23,7 @@ const testDevice = 0x12347250
 
 func inSlot(t testing.TB, img *flat.Image) []byte {
 	t.Helper()
-	image, err := flat.Encode(img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(flat.Encode(img))(t)
 	slot := bytes.Repeat([]byte{0xee}, testSlot)
 	copy(slot, image)
 	return slot
@@ -69,9 +68,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("% x, %v", v, err)
 	}
 	size := int(slot[8]) | int(slot[9])<<8
-	if !bytes.Equal(slot[:size], before[:size]) {
-		t.Error("the image has changed")
-	}
+	should.Same(t, slot[:size], before[:size], "the image has changed")
 	// Who writes into the slot now changes no program.
 	clear(slot[:size])
 	if v, err := img.Programs[abi.FilterRx].Filter(frame, 0); err != nil || v.Action != abi.FilterPass {
@@ -113,9 +110,7 @@ func TestBootRefuses(t *testing.T) {
 		if !errors.As(err, &e) || e.Fault != c.fault || e.Hook != c.hook || e.Instruction != c.at || !errors.Is(err, c.reason) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if !bytes.Equal(slot, before) {
-			t.Errorf("%s: the slot has changed", name)
-		}
+		should.Same(t, slot, before, "%s: the slot has changed", name)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -32,10 +35,7 @@ func TestCheckedProgramsDoNotFault(t *testing.T) {
 			t.Fatalf("the checker accepts what the processor does not have: %v", err)
 		}
 		p.SetBudget(report.WorstCase)
-		memory, err := maps[mapMemory].Lookup(make([]byte, 4))
-		if err != nil {
-			t.Fatal(err)
-		}
+		memory := must.Get(maps[mapMemory].Lookup(make([]byte, 4)))(t)
 		copy(memory, rapid.SliceOfN(rapid.Byte(), memorySize, memorySize).Draw(t, "memory"))
 		for range 4 {
 			frame := rapid.SliceOfN(rapid.Byte(), 0, 2*frameSize).Draw(t, "frame")
@@ -47,5 +47,74 @@ func TestCheckedProgramsDoNotFault(t *testing.T) {
 	t.Logf("%d programs, the checker refused %d", accepted, refused)
 	if accepted < refused/4 {
 		t.Errorf("the checker accepted %d programs and refused %d", accepted, refused)
+	}
+}
+
+// TestCompileRefuses: what the checker refuses by itself, its own tests have.
+func TestCompileRefuses(t *testing.T) {
+	exit := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	spec := abi.Map{Name: "m", Type: abi.MapArray, Key: 4, Value: 4, Entries: 1}
+	maps := newMaps(t, spec)
+	for name, c := range map[string]struct {
+		program abi.Program
+		maps    []*machine.Map
+		reason  error
+	}{
+		"empty":                   {abi.Program{}, nil, checker.ErrSize},
+		"maps that are not there": {abi.Program{Instructions: exit, Maps: []abi.Map{spec}}, nil, machine.ErrMap},
+		"maps too many":           {abi.Program{Instructions: exit}, maps, machine.ErrMap},
+		"no such hook":            {abi.Program{Hook: abi.Hooks, Instructions: exit}, nil, nil},
+	} {
+		_, err := machine.Compile(c.program, c.maps, nil)
+		if err == nil || c.reason != nil && !errors.Is(err, c.reason) {
+			t.Errorf("%s: %v, want %v", name, err, c.reason)
+		}
+	}
+}
+
+func TestBadMaps(t *testing.T) {
+	good := abi.Map{Name: "m", Type: abi.MapHash, Key: 8, Value: 8, Entries: 8}
+	for name, change := range map[string]func(*abi.Map){
+		"unknown type": func(m *abi.Map) { m.Type = 3 },
+		"huge":         func(m *abi.Map) { m.Value, m.Entries = abi.MaxValue, abi.MaxEntries },
+	} {
+		m := good
+		change(&m)
+		should.Refuse(machine.NewMap(m, make([]byte, 1<<20)))(t, machine.ErrMap, "%s", name)
+	}
+	size := must.Get(machine.StorageSize(good))(t)
+	should.Refuse(machine.NewMap(good, make([]byte, size-1)))(t, machine.ErrStorage, "memory that is too small")
+}
+
+// TestProgramsAgainstKernel compares whole programs with the kernel: verdict, frame
+// and what maps hold after each of several runs.
+func TestProgramsAgainstKernel(t *testing.T) {
+	needBPF(t)
+	ran, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		code := assemble(t, generator{t}.program())
+		w, err := newTwin(t, code, generatedMaps...)
+		if err != nil {
+			refused++
+			t.Logf("refused: %v\n%v", err, code)
+			return
+		}
+		defer w.close()
+		ran++
+		bytes := rapid.SliceOfN(rapid.Byte(), memorySize, memorySize)
+		w.set(t, mapMemory, make([]byte, 4), bytes.Draw(t, "memory"))
+		defer func() {
+			if t.Failed() {
+				t.Logf("%v", code)
+			}
+		}()
+		for range 3 {
+			w.run(t, rapid.SliceOfN(rapid.Byte(), frameSize-1, frameSize+16).Draw(t, "frame"))
+			w.compare(t)
+		}
+	})
+	t.Logf("%d programs, the kernel refused %d", ran, refused)
+	if refused > ran/10 {
+		t.Errorf("the kernel ran %d programs and refused %d", ran, refused)
 	}
 }

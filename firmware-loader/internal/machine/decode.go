@@ -58,7 +58,6 @@ var swaps = map[int64][2]code{
 	64: {opMove, opSwap64},
 }
 
-// opOf returns the op of instruction number i.
 func opOf(i int, ins *checker.Instruction) op {
 	narrow := 1
 	if ins.Wide {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -15,24 +17,15 @@ import (
 func compile(t testing.TB, hook abi.Hook, code asm.Instructions, specs ...abi.Map) (*machine.Program, []*machine.Map) {
 	t.Helper()
 	maps := newMaps(t, specs...)
-	p, err := machine.Compile(abi.Program{Hook: hook, Instructions: assemble(t, code), Maps: specs}, maps, func() uint64 { return 42 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(machine.Compile(abi.Program{Hook: hook, Instructions: assemble(t, code), Maps: specs}, maps, func() uint64 { return 42 }))(t)
 	return p, maps
 }
 
 func newMaps(t failer, specs ...abi.Map) (maps []*machine.Map) {
 	t.Helper()
 	for _, s := range specs {
-		size, err := machine.StorageSize(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := machine.NewMap(s, make([]byte, size))
-		if err != nil {
-			t.Fatal(err)
-		}
+		size := must.Get(machine.StorageSize(s))(t)
+		m := must.Get(machine.NewMap(s, make([]byte, size)))(t)
 		maps = append(maps, m)
 	}
 	return maps
@@ -112,10 +105,7 @@ func TestBudgetOfLoops(t *testing.T) {
 	} {
 		p, _ := compile(t, abi.FilterTx, code)
 		for range 2 { // again: a fault leaves nothing behind
-			_, err := p.Filter(make([]byte, 64), 0)
-			if !errors.Is(err, machine.ErrBudget) {
-				t.Errorf("endless loop %s: %v", name, err)
-			}
+			should.Refuse(p.Filter(make([]byte, 64), 0))(t, machine.ErrBudget, "endless loop %s", name)
 		}
 	}
 }
@@ -190,9 +180,7 @@ func TestTraps(t *testing.T) {
 					fault(t, err, r.hook, where, machine.ErrTrap)
 				}
 				copy(buffer[frame:2*frame], want)
-				if !bytes.Equal(buffer, want) {
-					t.Fatalf("%s, %s at %d changed what is around the frame", r.name, a.name, at)
-				}
+				must.Same(t, buffer, want, "%s, %s at %d changed what is around the frame", r.name, a.name, at)
 			}
 		}
 	}
@@ -266,8 +254,6 @@ func TestTrapsInMerged(t *testing.T) {
 		if _, err := p.Filter(make([]byte, 65), 0); err != nil {
 			t.Error(err)
 		}
-		if _, err := p.Filter(make([]byte, machine.MaxFrame+1), 0); !errors.Is(err, machine.ErrTrap) {
-			t.Errorf("frame that is too long: %v", err)
-		}
+		should.Refuse(p.Filter(make([]byte, machine.MaxFrame+1), 0))(t, machine.ErrTrap, "frame that is too long")
 	}
 }

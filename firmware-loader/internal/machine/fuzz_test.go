@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -34,14 +35,8 @@ func FuzzProgram(f *testing.F) {
 			memory := bytes.Repeat([]byte{0x5a}, 4096)
 			at := guard
 			for _, spec := range fuzzMaps {
-				size, err := machine.StorageSize(spec)
-				if err != nil {
-					t.Fatal(err)
-				}
-				m, err := machine.NewMap(spec, memory[at:at+int(size)])
-				if err != nil {
-					t.Fatal(err)
-				}
+				size := must.Get(machine.StorageSize(spec))(t)
+				m := must.Get(machine.NewMap(spec, memory[at:at+int(size)]))(t)
 				maps = append(maps, m)
 				at += int(size) + guard
 			}
@@ -59,17 +54,13 @@ func FuzzProgram(f *testing.F) {
 				t.Fatalf("%v changed the frame", hook)
 			}
 			for i, b := range [][]byte{buffer[:guard], buffer[guard+len(frame):], memory[:guard], memory[at-guard:]} {
-				if !bytes.Equal(b, bytes.Repeat([]byte{0x5a}, len(b))) {
-					t.Fatalf("%v changed what is around (%d)", hook, i)
-				}
+				must.Same(t, b, bytes.Repeat([]byte{0x5a}, len(b)), "%v changed what is around (%d)", hook, i)
 			}
 			for at := guard; ; {
 				spec := maps[0].Spec()
 				size, _ := machine.StorageSize(spec)
 				at += int(size)
-				if !bytes.Equal(memory[at:at+guard], bytes.Repeat([]byte{0x5a}, guard)) {
-					t.Fatalf("%v changed what is behind map %s", hook, spec.Name)
-				}
+				must.Same(t, memory[at:at+guard], bytes.Repeat([]byte{0x5a}, guard), "%v changed what is behind map %s", hook, spec.Name)
 				if at, maps = at+guard, maps[1:]; len(maps) == 0 {
 					break
 				}
@@ -87,15 +78,9 @@ func FuzzMapMemory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		spec := abi.Map{Name: "m", Type: abi.MapHash, Key: 1, Value: 8, Entries: 5}
-		size, err := machine.StorageSize(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		size := must.Get(machine.StorageSize(spec))(t)
 		memory := make([]byte, size)
-		m, err := machine.NewMap(spec, memory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(machine.NewMap(spec, memory))(t)
 		for ; len(script) >= 3; script = script[3:] {
 			key := []byte{script[1] % 16}
 			switch script[0] % 6 {

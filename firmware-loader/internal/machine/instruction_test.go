@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -127,14 +128,8 @@ func instructionsTogether(t *testing.T, rng *rand.Rand, tests []instructionTest)
 		}
 		w.set(t, 0, make([]byte, 4), value)
 		w.run(t, make([]byte, 64))
-		ours, err := w.maps[0].Lookup(make([]byte, 4))
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs, err := w.kmaps[0].LookupBytes(uint32(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ours := must.Get(w.maps[0].Lookup(make([]byte, 4)))(t)
+		theirs := must.Get(w.kmaps[0].LookupBytes(uint32(0)))(t)
 		for i, c := range tests {
 			at := i * recordSize
 			if mine, kernel := ours[at:at+recordSize], theirs[at:at+recordSize]; !bytes.Equal(mine, kernel) {

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -55,9 +56,7 @@ func newTwin(t failer, insns asm.Instructions, specs ...abi.Map) (*twin, error) 
 	w := &twin{maps: newMaps(t, specs...)}
 	for _, s := range specs {
 		k, err := ebpf.NewMap(&ebpf.MapSpec{Name: s.Name, Type: ebpf.MapType(s.Type), KeySize: s.Key, ValueSize: s.Value, MaxEntries: s.Entries})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w.kmaps = append(w.kmaps, k)
 	}
 	var err error
@@ -84,8 +83,7 @@ func newTwin(t failer, insns asm.Instructions, specs ...abi.Map) (*twin, error) 
 
 // failer is what *testing.T and *rapid.T have in common.
 type failer interface {
-	Helper()
-	Fatal(...any)
+	must.TB
 	Fatalf(string, ...any)
 }
 
@@ -101,12 +99,8 @@ func (w *twin) close() {
 // set stores a value in both.
 func (w *twin) set(t failer, m int, key, value []byte) {
 	t.Helper()
-	if err := w.maps[m].Update(key, value, machine.Any); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.kmaps[m].Put(key, value); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.maps[m].Update(key, value, machine.Any))
+	must.OK(t, w.kmaps[m].Put(key, value))
 }
 
 // run runs both with copies of a frame, and compares verdicts and frames.
@@ -129,12 +123,8 @@ func (w *twin) run(t failer, frame []byte) {
 	case abi.FilterRedirect:
 		want = machine.Verdict{Action: action, Queue: answer >> 8}
 	}
-	if verdict != want {
-		t.Fatalf("verdict %+v, the kernel's answer is %#x", verdict, answer)
-	}
-	if !bytes.Equal(ours, opts.DataOut) {
-		t.Fatalf("frame\n% x\nthe kernel's is\n% x", ours, opts.DataOut)
-	}
+	must.Be(t, verdict, want, "verdict, the kernel's answer is %#x", answer)
+	must.Same(t, ours, opts.DataOut, "frame the kernel's")
 }
 
 // compare compares the contents of all maps.
@@ -147,9 +137,7 @@ func (w *twin) compare(t failer) {
 		for it.Next(&key, &value) {
 			theirs[string(key)] = string(value)
 		}
-		if err := it.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, it.Err())
 		for k, v := range theirs {
 			if got, ok := ours[k]; !ok || got != v {
 				t.Fatalf("map %q: % x = % x, in the kernel % x", m.Spec().Name, k, got, v)
@@ -172,13 +160,8 @@ func contents(t failer, m *machine.Map) map[string]string {
 		if errors.Is(err, machine.ErrNoKey) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		value, err := m.Lookup(next)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		value := must.Get(m.Lookup(next))(t)
 		if _, twice := all[string(next)]; twice {
 			t.Fatalf("map %q: % x comes twice", m.Spec().Name, next)
 		}
@@ -213,12 +196,6 @@ func assemble(t failer, insns asm.Instructions) asm.Instructions {
 		}
 	}
 	var b bytes.Buffer
-	if err := insns.Marshal(&b, binary.LittleEndian); err != nil {
-		t.Fatal(err)
-	}
-	out, err := asm.AppendInstructions(nil, &b, binary.LittleEndian, "linux")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	must.OK(t, insns.Marshal(&b, binary.LittleEndian))
+	return must.Get(asm.AppendInstructions(nil, &b, binary.LittleEndian, "linux"))(t)
 }

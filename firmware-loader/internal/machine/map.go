@@ -167,13 +167,11 @@ func failure(e Errno) error {
 	return e
 }
 
-// value returns the bytes of an entry's value.
 func (m *Map) value(entry uint32) []byte {
 	at := uint64(entry) * uint64(m.stride)
 	return m.values[at : at+uint64(m.spec.Value) : at+uint64(m.spec.Value)]
 }
 
-// find returns the entry of a key.
 func (m *Map) find(key []byte) (entry uint32, ok bool) {
 	if m.spec.Type == abi.MapArray {
 		entry = binary.LittleEndian.Uint32(key)

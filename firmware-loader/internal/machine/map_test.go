@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -26,13 +28,8 @@ func TestStorageOfTheDataSheet(t *testing.T) {
 		if rapid.Bool().Draw(t, "array") {
 			m.Type, m.Key = abi.MapArray, 4
 		}
-		reserved, err := flat.StorageSize(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if needed, err := machine.StorageSize(m); err != nil || needed != reserved {
-			t.Errorf("%+v: %d bytes, %v; images reserve %d", m, needed, err, reserved)
-		}
+		reserved := must.Get(flat.StorageSize(m))(t)
+		should.Give(machine.StorageSize(m))(t, reserved, "%+v: bytes,; images reserve", m)
 	})
 }
 
@@ -43,15 +40,9 @@ func TestMapAsModel(t *testing.T) {
 			Name: "m", Type: abi.MapHash, Key: rapid.Uint32Range(1, abi.MaxKey).Draw(t, "key"),
 			Value: rapid.Uint32Range(1, 100).Draw(t, "value"), Entries: rapid.Uint32Range(1, 40).Draw(t, "entries"),
 		}
-		size, err := machine.StorageSize(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		size := must.Get(machine.StorageSize(spec))(t)
 		memory := bytes.Repeat([]byte{0xa5}, int(size)+64) // not clean
-		m, err := machine.NewMap(spec, memory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(machine.NewMap(spec, memory))(t)
 		model := map[string]string{}
 		drawKey := func(t *rapid.T) []byte {
 			key := make([]byte, spec.Key)
@@ -98,18 +89,12 @@ func TestMapAsModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				all := contents(t, m)
-				if len(all) != len(model) {
-					t.Fatalf("%d entries, want %d", len(all), len(model))
-				}
+				must.Be(t, len(all), len(model), "entries")
 				for k, v := range model {
-					if all[k] != v {
-						t.Fatalf("% x = % x, want % x", k, all[k], v)
-					}
+					must.Be(t, all[k], v, "% x", k)
 				}
 				for _, b := range memory[size:] {
-					if b != 0xa5 {
-						t.Fatal("wrote behind its memory")
-					}
+					must.Be(t, b, 0xa5, "wrote behind its memory")
 				}
 			},
 		})
@@ -144,23 +129,15 @@ func TestArray(t *testing.T) {
 		"next, short key":       {m.Next([]byte{1}, key(0)), machine.ErrInvalid},
 		"next, short result":    {m.Next(nil, []byte{1}), machine.ErrInvalid},
 	} {
-		if !errors.Is(c.got, c.want) {
-			t.Errorf("%s: %v, want %v", name, c.got, c.want)
-		}
+		should.Fail(t, c.got, c.want, "%s", name)
 	}
-	if err := m.Update(key(1), v, machine.IfThere); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, m.Update(key(1), v, machine.IfThere))
 	want := map[string]string{string(key(0)): "\x01\x02\x03", string(key(1)): "\x07\x08\x09", string(key(2)): "\x00\x00\x00"}
 	for k, v := range contents(t, m) {
-		if want[k] != v {
-			t.Errorf("% x = % x", k, v)
-		}
+		should.Be(t, v, want[k], "% x", k)
 		delete(want, k)
 	}
-	if len(want) != 0 {
-		t.Errorf("the walk left out %d entries", len(want))
-	}
+	should.Be(t, len(want), 0, "the walk left out entries")
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -172,12 +149,8 @@ func TestReadOnlyMap(t *testing.T) {
 	} {
 		m := newMaps(t, spec)[0]
 		b := make([]byte, 4)
-		if err := m.Update(b, b, machine.Any); !errors.Is(err, machine.ErrReadOnly) {
-			t.Errorf("update: %v", err)
-		}
-		if err := m.Delete(b); !errors.Is(err, machine.ErrReadOnly) {
-			t.Errorf("delete: %v", err)
-		}
+		should.Fail(t, m.Update(b, b, machine.Any), machine.ErrReadOnly, "update")
+		should.Fail(t, m.Delete(b), machine.ErrReadOnly, "delete")
 	}
 }
 
@@ -185,9 +158,7 @@ func TestReadOnlyMap(t *testing.T) {
 func TestWalkWhileDeleting(t *testing.T) {
 	m := newMaps(t, abi.Map{Name: "h", Type: abi.MapHash, Key: 2, Value: 1, Entries: 500})[0]
 	for i := range 500 {
-		if err := m.Update(binary.LittleEndian.AppendUint16(nil, uint16(i)), []byte{1}, machine.Any); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Update(binary.LittleEndian.AppendUint16(nil, uint16(i)), []byte{1}, machine.Any))
 	}
 	seen := map[string]bool{}
 	for {
@@ -200,35 +171,21 @@ func TestWalkWhileDeleting(t *testing.T) {
 			t.Fatal(key, err)
 		}
 		seen[string(key)] = true
-		if err := m.Delete(key); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Delete(key))
 	}
-	if len(seen) != 500 {
-		t.Errorf("%d keys", len(seen))
-	}
+	should.Be(t, len(seen), 500, "keys")
 }
 
 // TestFreeListOfTheHost: the host says that an entry is free which is in use. Its
 // value stays.
 func TestFreeListOfTheHost(t *testing.T) {
 	spec := abi.Map{Name: "m", Type: abi.MapHash, Key: 1, Value: 1, Entries: 4}
-	size, err := machine.StorageSize(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must.Get(machine.StorageSize(spec))(t)
 	memory := make([]byte, size)
-	m, err := machine.NewMap(spec, memory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Update([]byte{1}, []byte{11}, machine.Any); err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(machine.NewMap(spec, memory))(t)
+	must.OK(t, m.Update([]byte{1}, []byte{11}, machine.Any))
 	memory[4] = 1 // first free entry + 1
-	if err := m.Update([]byte{2}, []byte{22}, machine.Any); !errors.Is(err, machine.ErrFull) {
-		t.Errorf("update: %v", err)
-	}
+	should.Fail(t, m.Update([]byte{2}, []byte{22}, machine.Any), machine.ErrFull, "update")
 	if v, err := m.Lookup([]byte{1}); err != nil || v[0] != 11 {
 		t.Errorf("%v, %v", v, err)
 	}
@@ -304,18 +261,13 @@ func TestHostOperationsAgainstKernel(t *testing.T) {
 		{Name: "array", Type: abi.MapArray, Key: 4, Value: 8, Entries: 4},
 	} {
 		m := newMaps(t, spec)[0]
-		k, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.MapType(spec.Type), KeySize: spec.Key, ValueSize: spec.Value, MaxEntries: spec.Entries})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.MapType(spec.Type), KeySize: spec.Key, ValueSize: spec.Value, MaxEntries: spec.Entries}))(t)
 		defer k.Close()
 		same := func(what string, ours, theirs error) {
 			t.Helper()
 			var e machine.Errno
 			errors.As(ours, &e)
-			if uint32(e) != uint32(errno(theirs)) {
-				t.Errorf("%s, %s: %v, the kernel says %v", spec.Name, what, ours, theirs)
-			}
+			should.Be(t, uint32(e), uint32(errno(theirs)), "%s, %s: %v, the kernel says %v", spec.Name, what, ours, theirs)
 		}
 		value := make([]byte, 8)
 		for i := range uint32(6) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -43,18 +44,10 @@ const (
 	freeOffset = 4
 )
 
-func slotsOf(spec abi.Map) uint64 {
-	n := uint64(2)
-	for n < 2*uint64(spec.Entries) {
-		n *= 2
-	}
-	return n
-}
-
 // newTable lays a table out in memory, which is zero, and returns what is left of
 // it for the values.
 func newTable(spec abi.Map, memory []byte) (t table, values []byte) {
-	slots := slotsOf(spec)
+	slots := flat.HashBuckets(spec.Entries)
 	t = table{entries: spec.Entries, keySize: spec.Key, keyStride: uint32(Padded(spec.Key)), mask: uint32(slots - 1)}
 	for _, part := range []struct {
 		bytes *[]byte
@@ -87,7 +80,6 @@ func (t *table) key(entry uint32) []byte {
 	return t.keys[at : at+uint64(t.keySize)]
 }
 
-// find returns the entry of a key.
 func (t *table) find(key []byte, hash uint32) (entry uint32, ok bool) {
 	_, entry, ok = t.search(key, hash)
 	return entry, ok
@@ -140,7 +132,6 @@ func (t *table) take() (entry uint32, ok bool) {
 	return entry, true
 }
 
-// remove deletes a key and reports whether it was there.
 func (t *table) remove(key []byte, hash uint32) bool {
 	hole, entry, ok := t.search(key, hash)
 	if !ok {

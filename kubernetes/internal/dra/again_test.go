@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -35,34 +36,24 @@ func TestPreparedAndLost(t *testing.T) {
 			r.tree.File("dev/vfio/13", "")
 		},
 		"the file was deleted": func(t *testing.T, _ *rig, file string) {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(file))
 		},
 		"the folder was deleted": func(t *testing.T, r *rig, file string) {
 			r.giveBack(t)
-			if err := os.RemoveAll(filepath.Dir(file)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(filepath.Dir(file)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-			first, err := r.prepare("c1", uid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			uid, first := r.prepared("c1", whole)
 			file := filepath.Join(r.cdi, "trapeze-"+uid+".json")
 			lose(t, r, file)
 			again, err := r.prepare("c1", uid)
 			if err != nil || !slices.Equal(first, again) {
 				t.Fatalf("prepared again: %v, %v, want %v", again, err, first)
 			}
-			if d := r.driverOf(); d != "vfio-pci" {
-				t.Errorf("the claim is prepared, and %q has its NIC", d)
-			}
+			r.driverIs("vfio-pci")
 			e := r.edits(again)
 			if !slices.Contains(e.Env, "TRAPEZE_DEVICE=pci:0000:03:00.0") || len(e.DeviceNodes) != 2 {
 				t.Fatalf("its file says %+v", e)
@@ -72,12 +63,8 @@ func TestPreparedAndLost(t *testing.T) {
 					t.Errorf("there is no node %s", n.Path)
 				}
 			}
-			if err := r.unprepare("c1", uid); err != nil {
-				t.Error(err)
-			}
-			if d := r.driverOf(); d != hostpcitestDriver {
-				t.Errorf("in the end %q has it", d)
-			}
+			r.unprepared("c1", uid)
+			r.driverIs(hostpcitestDriver)
 		})
 	}
 }
@@ -85,18 +72,13 @@ func TestPreparedAndLost(t *testing.T) {
 // giveBack gives the NIC back to the kernel behind the driver's back.
 func (r *rig) giveBack(t *testing.T) {
 	t.Helper()
-	if _, err := hostpci.Unbind(r.ctx, r.tree.Root(), hostpcitest.NIC().Address, hostpci.Options{Write: r.kernel.Write}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(hostpci.Unbind(r.ctx, r.tree.Root(), hostpcitest.NIC().Address, hostpci.Options{Write: r.kernel.Write}))(t)
 }
 
 // TestPreparedAndGone: a claim whose NIC is in use by the node again, or is gone, is not said to be prepared.
 func TestPreparedAndGone(t *testing.T) {
 	r := newRig(t)
-	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if _, err := r.prepare("c1", uid); err != nil {
-		t.Fatal(err)
-	}
+	uid, _ := r.prepared("c1", whole)
 	r.giveBack(t)
 	const route = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 	r.tree.File("proc/net/route", route+"ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
@@ -119,13 +101,8 @@ func TestRegistersAgain(t *testing.T) {
 		if err != nil || len(sockets) != 1 {
 			t.Fatalf("%q: %q, %v", pattern, sockets, err)
 		}
-		before, err := os.Stat(sockets[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(sockets[0]); err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(os.Stat(sockets[0]))(t)
+		must.OK(t, os.Remove(sockets[0]))
 		r.eventually("a new socket", func() bool {
 			now, err := os.Stat(sockets[0])
 			return err == nil && !now.ModTime().Equal(before.ModTime())
@@ -135,9 +112,7 @@ func TestRegistersAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := r.client.ResourceV1().ResourceSlices().DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.client.ResourceV1().ResourceSlices().DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	r.eventually("slices", func() bool { return r.device(whole) != nil })
 }
 
@@ -165,16 +140,12 @@ func TestTwoDriversOneFolder(t *testing.T) {
 		return r.kernel.Write(name, value)
 	}
 	r.start()
-	if _, err := r.prepare("c1", mine); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.prepare("c1", mine))(t)
 	if err := <-answer; err == nil || !strings.Contains(err.Error(), "default/c1") {
 		t.Errorf("the second driver gave the NIC away, too: %v", err)
 	}
 	if err := other.unprepare("c1", mine); err != nil { // as the kubelet asks the driver that registered last
 		t.Error(err)
 	}
-	if d := r.driverOf(); d != hostpcitestDriver {
-		t.Errorf("in the end %q has it", d)
-	}
+	r.driverIs(hostpcitestDriver)
 }

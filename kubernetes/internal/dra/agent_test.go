@@ -18,6 +18,8 @@ import (
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cgrouptest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
 )
@@ -58,9 +60,7 @@ func TestSharesOfAgent(t *testing.T) {
 	if out, err := r.pod(ids["greedy"], image, shell(`trapeze info --device "$TRAPEZE_DEVICE"`)...).CombinedOutput(); err == nil || !strings.Contains(string(out), "vis") {
 		t.Errorf("a share of 17 VIs where 16 are granted: %v: %s", err, out)
 	}
-	if err := r.unprepare("greedy", "uid-greedy"); err != nil {
-		t.Error(err)
-	}
+	r.unprepared("greedy", "uid-greedy")
 	if left, err := agentlink.ReadClaims(r.agentClaims); err != nil || len(left) != 2 || left["uid-sender-0"].VIs != 8 {
 		t.Errorf("%+v, %v", left, err)
 	}
@@ -85,7 +85,7 @@ func (r *rig) heldToShare(image string, ids []string) {
 		return string(out)
 	}
 	r.t.Run("held to the share", func(t *testing.T) {
-		if got := ask(func(*exec.Cmd) {}, "vis=16"); strings.Contains(got, "refuse") {
+		if got := ask(func(*exec.Cmd) {}, "vis=16"); strings.Contains(got, "grants") {
 			t.Errorf("a program that no claim holds: %s", got)
 		}
 		in := cgrouptest.Make(t, dra.PodCgroups(podGroup, podUID("sender"))[0]+"/container")
@@ -97,18 +97,13 @@ func (r *rig) heldToShare(image string, ids []string) {
 			}
 		}
 		later := cgrouptest.Make(t, dra.PodCgroups(podGroup, "pod-later")[3])
-		if got := ask(later, "vis=9"); strings.Contains(got, "refuse") {
+		if got := ask(later, "vis=9"); strings.Contains(got, "grants") {
 			t.Errorf("before the claim has the pod: %s", got)
 		}
 		claims := r.client.ResourceV1().ResourceClaims("default")
-		c, err := claims.Get(r.ctx, "sender", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(claims.Get(r.ctx, "sender", metav1.GetOptions{}))(t)
 		c.Status.ReservedFor = append(c.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: "later", UID: "pod-later"})
-		if _, err := claims.UpdateStatus(r.ctx, c, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(claims.UpdateStatus(r.ctx, c, metav1.UpdateOptions{}))(t)
 		r.pass(time.Minute)
 		r.eventually("the later pod is held", func() bool { return strings.Contains(ask(later, "vis=9"), "claim uid-sender-0") })
 	})
@@ -138,14 +133,10 @@ func (r *rig) startAgent(image string) (kill func(syscall.Signal)) {
 	r.tree.Dir("run/trapeze")
 	config := filepath.Join(r.t.TempDir(), "agent.toml")
 	text := fmt.Sprintf("socket = %q\nclaims = %q\n[nic.port0]\naddress = \"emu:\"\n[[grant]]\nusers = [\"*\"]\nvis = 16\nmemory = \"64M\"\n", r.tree.Root().Path("run/trapeze/agent.sock"), r.agentClaims)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, os.WriteFile(config, []byte(text), 0o600))
 	c := startProgram(r.t, filepath.Join(image, "trapeze"), "agent", "--file", config)
 	return func(s syscall.Signal) {
-		if err := c.Process.Signal(s); err != nil {
-			r.t.Error(err)
-		}
+		should.OK(r.t, c.Process.Signal(s))
 		_ = c.Wait() // its exit code may be that of the signal
 	}
 }

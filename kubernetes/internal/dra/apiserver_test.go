@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"testing"
 
-	discovery "k8s.io/api/discovery/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/kubernetes/names"
 	"github.com/trapeze-nic/trapeze/via"
@@ -29,9 +29,7 @@ func TestAPIServer(t *testing.T) {
 	needsPods(t)
 	image := buildTrapeze(t) // before the time of the cluster begins
 	c := startCluster(t)
-	if _, err := c.admin.CoreV1().Nodes().Create(c.ctx, readyNode(), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.admin.CoreV1().Nodes().Create(c.ctx, readyNode(), metav1.CreateOptions{}))(t)
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "../../deploy")
 	c.kubectl("apply", "--server-side", "--validate=strict", "-f", c.program("TRAPEZE_MPI_OPERATOR"))
 	// kubectl fails at once while the definition has no conditions.
@@ -90,12 +88,8 @@ func wholeAtServer(r *rig, image string) {
 	if got := r.output(ids, image, shell(`ls /dev/vfio && env | grep TRAPEZE | sort`)...); got != "12\nvfio\nTRAPEZE_DEVICE=pci:0000:03:00.0\nTRAPEZE_DEVICE_NIC=pci:0000:03:00.0\n" {
 		r.t.Errorf("the pod has %q", got)
 	}
-	if err := r.unprepare("whole", uid); err != nil {
-		r.t.Error(err)
-	}
-	if d := r.driverOf(); d != hostpcitestDriver {
-		r.t.Errorf("%q has the NIC", d)
-	}
+	r.unprepared("whole", uid)
+	r.driverIs(hostpcitestDriver)
 }
 
 // shareAtServer: the scheduler waits for the agent, and gives no more away than the NIC has.
@@ -116,9 +110,7 @@ func shareAtServer(r *rig, image string) {
 	// Of 100 VIs 92 are left.
 	r.createPod("more", oneDevice("share", map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("93")}), podOf("more"))
 	r.awaitUnschedulable("more")
-	if err := r.unprepare("share", uid); err != nil {
-		r.t.Error(err)
-	}
+	r.unprepared("share", uid)
 }
 
 // fileExample runs the two pods of examples/file.yaml. Claims are made of their templates, and pods
@@ -127,10 +119,7 @@ func fileExample(r *rig, image string) {
 	port := freeUDPPort(r.t)
 	ids, commands := map[string][]string{}, map[string][]string{}
 	for _, name := range []string{"receiver", "sender"} {
-		template, err := r.client.ResourceV1().ResourceClaimTemplates("default").Get(r.ctx, name+"-nic", metav1.GetOptions{})
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		template := must.Get(r.client.ResourceV1().ResourceClaimTemplates("default").Get(r.ctx, name+"-nic", metav1.GetOptions{}))(r.t)
 		job, err := r.client.BatchV1().Jobs("default").Get(r.ctx, name, metav1.GetOptions{})
 		if err != nil {
 			r.t.Fatal(err)
@@ -153,7 +142,6 @@ func fileExample(r *rig, image string) {
 func namesAtServer(t *testing.T, c *cluster) {
 	c.kubectl("create", "serviceaccount", "program")
 	c.kubectl("create", "rolebinding", "program", "--clusterrole=trapeze-names", "--serviceaccount=default:program")
-	entryOfBefore(t, c)
 	conform.NameService(t, func(t *testing.T) conform.NameServiceEnds {
 		var cut atomic.Bool
 		open := func(client kubernetes.Interface) via.NameService {
@@ -163,11 +151,7 @@ func namesAtServer(t *testing.T, c *cluster) {
 				c.kubectl("create", "namespace", namespace)
 				c.kubectl("create", "rolebinding", "program", "-n", namespace, "--clusterrole=trapeze-names", "--serviceaccount=default:program")
 			}
-			s, err := names.New(names.Options{Client: client, Namespace: namespace})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
+			return must.Get(names.New(names.Options{Client: client, Namespace: namespace}))(t)
 		}
 		way := c.config("default", "program")
 		way.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -182,42 +166,6 @@ func namesAtServer(t *testing.T, c *cluster) {
 	})
 }
 
-// entryOfBefore: the server takes the new address type in the place of FQDN, which earlier versions
-// wrote and which cannot be changed.
-func entryOfBefore(t *testing.T, c *cluster) {
-	s, err := names.New(names.Options{Client: c.as("default", "program"), Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices, a := c.admin.DiscoveryV1().EndpointSlices("default"), via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 9}}
-	for _, of := range []discovery.AddressType{discovery.AddressTypeFQDN, discovery.AddressTypeIPv6} {
-		p, err := s.Publish(c.ctx, "before", a, via.MostLease)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Withdraw()
-		list, err := slices.List(c.ctx, metav1.ListOptions{LabelSelector: discovery.LabelServiceName + "=before"})
-		if err != nil || len(list.Items) != 1 || list.Items[0].AddressType != discovery.AddressTypeIPv6 {
-			t.Fatal(list, err)
-		}
-		if of == discovery.AddressTypeIPv6 {
-			continue
-		}
-		old := list.Items[0]
-		if err := slices.Delete(c.ctx, old.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		old.ResourceVersion, old.UID, old.AddressType = "", "", of
-		old.Endpoints = []discovery.Endpoint{{Addresses: []string{"02-00-00-00-00-09.nic.example"}}}
-		if _, err := slices.Create(c.ctx, &old, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if found, err := s.Resolve(c.ctx, "before"); err != nil || len(found) != 1 {
-			t.Errorf("an entry of before: %v, %v", found, err)
-		}
-	}
-}
-
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -226,19 +174,12 @@ func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f
 
 // serverAway: the server ends and comes back. What changes meanwhile is in the slices then.
 func serverAway(r *rig, c *cluster) {
-	uid := r.claim("away", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if _, err := r.prepare("away", uid); err != nil {
-		r.t.Fatal(err)
-	}
+	uid, _ := r.prepared("away", whole)
 	c.stopServer()
 	r.fatalErrors(7)
 	r.awaitHealth(whole, drahealth.HealthStatus_UNHEALTHY)
-	if err := r.unprepare("away", uid); err != nil {
-		r.t.Error(err)
-	}
-	if d := r.driverOf(); d != hostpcitestDriver {
-		r.t.Errorf("%q has the NIC", d)
-	}
+	r.unprepared("away", uid)
+	r.driverIs(hostpcitestDriver)
 	c.startServer()
 	r.awaitTaint(whole, "fatal-error", resourceapi.DeviceTaintEffectNoExecute)
 }

@@ -270,7 +270,7 @@ func whyUnsafe(d node.Device) string {
 	switch {
 	case len(d.Uses) > 0:
 		return d.Uses[0].String()
-	case !d.Alone():
+	case !d.Function.Alone():
 		return "it is not alone in an IOMMU group"
 	}
 	return "it has virtual functions"

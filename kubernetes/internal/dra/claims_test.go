@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // TestClaimsAtOnce: of many claims to one NIC that are prepared at once, one has it.
@@ -45,24 +47,16 @@ func TestClaimsAtOnce(t *testing.T) {
 			t.Errorf("claim %d: %v", i, err)
 		}
 	}
-	if d := r.driverOf(); d != hostpcitestDriver {
-		t.Errorf("%q has the NIC", d)
-	}
+	r.driverIs(hostpcitestDriver)
 }
 
 // TestCorruptState: what a file of a claim does not tell is not guessed. No NIC is given away that a
 // claim may have; what needs no NIC goes on.
 func TestCorruptState(t *testing.T) {
 	r := newRig(t)
-	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if _, err := r.prepare("c1", uid); err != nil {
-		t.Fatal(err)
-	}
+	uid, _ := r.prepared("c1", whole)
 	path := filepath.Join(r.cdi, "trapeze-"+uid+".json")
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile(path))(t)
 	other := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
 	for i, text := range []string{"", "{", string(good[:len(good)/2]), strings.ReplaceAll(string(good), uid, "another"),
 		strings.ReplaceAll(string(good), uid, "../../etc/x"), `{"annotations":{"trapeze-nic.github.io/claim":"{}"}}`,
@@ -70,9 +64,7 @@ func TestCorruptState(t *testing.T) {
 		if text == string(good) {
 			t.Fatalf("file %d is good", i)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		for name, uid := range map[string]string{"c1": uid, "c2": other} {
 			if ids, err := r.prepare(name, uid); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("file %d, claim %s: %v, %v", i, name, ids, err)
@@ -86,15 +78,9 @@ func TestCorruptState(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if d := r.driverOf(); d != "vfio-pci" {
-		t.Errorf("%q has the NIC of a claim", d)
-	}
-	if err := os.WriteFile(path, good, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.unprepare("c1", uid); err != nil {
-		t.Error(err)
-	}
+	r.driverIs("vfio-pci")
+	must.OK(t, os.WriteFile(path, good, 0o644))
+	r.unprepared("c1", uid)
 	if _, err := r.prepare("c2", other); err != nil {
 		t.Error(err)
 	}

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // gates are the features of Kubernetes that shares and taints need.
@@ -53,15 +55,10 @@ func startCluster(t *testing.T) *cluster {
 	folder := t.TempDir()
 	file := func(name string, text []byte) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	keyFile := file("key.pem", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	tokens := file("tokens.csv", []byte(c.token+",tester,1,system:masters\n"))
 	store, peer := freePort(t), freePort(t)
@@ -105,9 +102,7 @@ func (c *cluster) eventually(what string, is func() bool) {
 
 func (c *cluster) stopServer() {
 	c.t.Helper()
-	if err := c.server.Process.Signal(syscall.SIGKILL); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, c.server.Process.Signal(syscall.SIGKILL))
 	_ = c.server.Wait() // it says that it was killed
 }
 
@@ -117,26 +112,19 @@ func (c *cluster) way(token string) *rest.Config {
 
 func (c *cluster) client(way *rest.Config) kubernetes.Interface {
 	c.t.Helper()
-	client, err := kubernetes.NewForConfig(way)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return client
+	return must.Get(kubernetes.NewForConfig(way))(c.t)
 }
 
 // config is the way of a service account to the server, with a token as its pods have it.
 func (c *cluster) config(namespace, account string) *rest.Config {
 	c.t.Helper()
-	r, err := c.admin.CoreV1().ServiceAccounts(namespace).CreateToken(c.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	r := must.Get(c.admin.CoreV1().ServiceAccounts(namespace).CreateToken(c.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(c.t)
 	way := c.way(r.Status.Token)
 	way.WarningHandler = warnings{c.t}
 	return way
 }
 
-// warnings has a test fail if the server warns of what our programs ask.
+// warnings makes a test fail if the server warns of what our programs ask.
 type warnings struct{ t *testing.T }
 
 func (w warnings) HandleWarningHeader(_ int, _, text string) {
@@ -150,9 +138,7 @@ func (c *cluster) as(namespace, account string) kubernetes.Interface {
 
 func (c *cluster) kubectl(arguments ...string) {
 	c.t.Helper()
-	if err := c.try(arguments...); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, c.try(arguments...))
 }
 
 func (c *cluster) try(arguments ...string) error {
@@ -166,10 +152,7 @@ func (c *cluster) try(arguments ...string) error {
 // freePort is an address of this host that was free just now.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -177,10 +160,7 @@ func freePort(t *testing.T) string {
 // freeUDPPort is a port that was free just now.
 func freeUDPPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.LocalAddr().String())
 	if err != nil {

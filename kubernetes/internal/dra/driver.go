@@ -3,7 +3,6 @@
 package dra
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +47,7 @@ type Options struct {
 	CDI string
 	// Plugins and Registry are the folders of the kubelet.
 	Plugins, Registry string
-	// Interval is between two looks at the devices; zero is 5 seconds.
+	// Interval is between two looks at the devices.
 	Interval time.Duration
 	// PodUID lets two pods of the driver run while one replaces the other; empty for none.
 	PodUID types.UID
@@ -56,7 +55,6 @@ type Options struct {
 }
 
 const (
-	interval = 5 * time.Second
 	// sweepEvery is between two searches for prepared claims that have been deleted.
 	sweepEvery = 10 * time.Minute
 	// bindEvery is between two looks for further pods of claims with shares: the kubelet does not tell.
@@ -92,10 +90,8 @@ type condition struct {
 // Run serves the kubelet and publishes the node's devices until ctx ends. It returns nil then.
 // Claims that are prepared stay so.
 func Run(ctx context.Context, o Options) error {
-	d, err := newDriver(o)
-	if err != nil {
-		return err
-	}
+	d := &Driver{options: o, log: o.Logger, since: map[string]condition{}, changed: make(chan struct{})}
+	d.claims = &claims{store: store{o.CDI}, known: map[types.UID]claimState{}, pool: o.NodeName, root: o.Root, agent: o.Agent, options: o.Bind, find: d.find}
 	// Events are written apart: an API server that is away must not keep the driver from looking.
 	recorder := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: mostEvents, MaxEvents: mostEvents}))
 	defer recorder.Shutdown()
@@ -110,7 +106,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { s.Stop() }()
-	tick := time.NewTicker(cmp.Or(o.Interval, interval))
+	tick := time.NewTicker(o.Interval)
 	defer tick.Stop()
 	var swept, bound time.Time
 	for changed := true; ; changed = d.look() || changed {
@@ -180,18 +176,6 @@ func (s server) listens() bool {
 	})
 }
 
-func newDriver(o Options) (*Driver, error) {
-	if o.NodeName == "" || o.Client == nil || o.Node == nil {
-		return nil, errors.New("the driver needs the node's name, a client and the node")
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	d := &Driver{options: o, log: o.Logger, since: map[string]condition{}, changed: make(chan struct{})}
-	d.claims = &claims{store: store{o.CDI}, known: map[types.UID]claimState{}, pool: o.NodeName, root: o.Root, agent: o.Agent, options: o.Bind, find: d.find}
-	return d, nil
-}
-
 func (d *Driver) find(name string) (node.Device, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +241,6 @@ func (d *Driver) tell(v node.Device) {
 	d.events.Eventf(of, corev1.EventTypeWarning, "NICUnhealthy", "%s: %s: %s", v.Name, v.Health.Condition, v.Health.Detail)
 }
 
-// PrepareResourceClaims is described at kubeletplugin.DRAPlugin.
 func (d *Driver) PrepareResourceClaims(ctx context.Context, list []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	result := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, c := range list {
@@ -281,7 +264,6 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context, list []*resourceapi.
 	return result, nil
 }
 
-// UnprepareResourceClaims is described at kubeletplugin.DRAPlugin.
 func (d *Driver) UnprepareResourceClaims(ctx context.Context, list []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	result := map[types.UID]error{}
 	for _, c := range list {
@@ -325,7 +307,6 @@ func (d *Driver) HandleError(_ context.Context, err error, message string) {
 	d.log.Warn(message, "error", err)
 }
 
-// WatchHealthStatus is described at kubeletplugin.DRAPlugin.
 func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()

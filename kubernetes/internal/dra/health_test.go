@@ -14,6 +14,7 @@ import (
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // awaitTaint waits until the slices have one taint of a device, or none for "".
@@ -70,10 +71,7 @@ func TestHealthOfReset(t *testing.T) {
 	r := newRig(t)
 	r.awaitHealth(whole, drahealth.HealthStatus_HEALTHY)
 	config := hostpcitest.Dir("0000:03:00.0") + "/config"
-	answers, err := os.ReadFile(r.tree.Root().Path(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answers := must.Get(os.ReadFile(r.tree.Root().Path(config)))(t)
 	r.tree.File(config, strings.Repeat("\xff", len(answers)))
 	r.awaitCondition(whole, "resetting", resourceapi.DeviceTaintEffectNoSchedule)
 	r.pass(11 * time.Second)
@@ -99,18 +97,13 @@ func TestHealthOfErrors(t *testing.T) {
 // it. A driver that is started later knows that, too.
 func TestHealthOfLost(t *testing.T) {
 	r := newRig(t)
-	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if _, err := r.prepare("c1", uid); err != nil {
-		t.Fatal(err)
-	}
+	uid, _ := r.prepared("c1", whole)
 	r.tree.Remove(hostpcitest.Dir("0000:03:00.0"))
 	r.awaitCondition(whole, "gone", resourceapi.DeviceTaintEffectNoExecute)
 	r.stop()
 	r.start()
 	r.awaitHealth(whole, drahealth.HealthStatus_UNHEALTHY)
-	if err := r.unprepare("c1", uid); err != nil {
-		t.Error(err)
-	}
+	r.unprepared("c1", uid)
 	r.eventually("slices without it", func() bool { return r.device("emulated-0") != nil && r.device(whole) == nil })
 }
 
@@ -119,14 +112,9 @@ func TestHealthOfAgent(t *testing.T) {
 	r.awaitCondition("agent-port0", "agent-gone", resourceapi.DeviceTaintEffectNoSchedule)
 	r.tree.Dir("run/trapeze")
 	// The path of a socket has 107 bytes at most: the test would not run in longer folders.
-	l, err := net.Listen("unix", r.tree.Root().Path("run/trapeze/agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", r.tree.Root().Path("run/trapeze/agent.sock")))(t)
 	r.awaitWell("agent-port0")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	r.awaitHealth("agent-port0", drahealth.HealthStatus_UNHEALTHY)
 	r.awaitTaint("agent-port0", "agent-gone", resourceapi.DeviceTaintEffectNoSchedule)
 }

@@ -14,6 +14,8 @@ import (
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
 )
 
@@ -30,22 +32,13 @@ type kubelet struct {
 
 // newKubelet makes the folders of a kubelet. Names of sockets are short.
 func newKubelet(t *testing.T) *kubelet {
-	folder, err := os.MkdirTemp("", "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
-		}
-	})
+	folder := must.Get(os.MkdirTemp("", "k"))(t)
+	t.Cleanup(func() { should.OK(t, os.RemoveAll(folder)) })
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	t.Cleanup(cancel)
 	k := &kubelet{t: t, ctx: ctx, plugins: filepath.Join(folder, "p"), registry: filepath.Join(folder, "r"), cdi: filepath.Join(folder, "c")}
 	for _, f := range []string{k.plugins, k.registry} {
-		if err := os.Mkdir(f, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(f, 0o700))
 	}
 	return k
 }
@@ -61,25 +54,17 @@ func (k *kubelet) register() {
 	})
 	k.registration = k.dial(sockets[0])
 	r := registerapi.NewRegistrationClient(k.registration)
-	info, err := r.GetInfo(k.ctx, &registerapi.InfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	info := must.Get(r.GetInfo(k.ctx, &registerapi.InfoRequest{}, grpc.WaitForReady(true)))(k.t)
 	if info.Type != registerapi.DRAPlugin || info.Name != dra.DriverName {
 		k.t.Fatalf("%v", info)
 	}
-	if _, err := r.NotifyRegistrationStatus(k.ctx, &registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Get(r.NotifyRegistrationStatus(k.ctx, &registerapi.RegistrationStatus{PluginRegistered: true}))(k.t)
 	k.resources = k.dial(info.Endpoint)
 }
 
 func (k *kubelet) dial(socket string) *grpc.ClientConn {
 	k.t.Helper()
-	c, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	c := must.Get(grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(k.t)
 	k.t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -8,6 +8,8 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // readyNode is a node on which a scheduler places pods.
@@ -36,12 +38,8 @@ func podOf(claim string) corev1.PodSpec {
 func (r *rig) createPod(name string, claim resourceapi.ResourceClaimSpec, pod corev1.PodSpec) {
 	r.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: "default", Name: name}
-	if _, err := r.client.ResourceV1().ResourceClaims("default").Create(r.ctx, &resourceapi.ResourceClaim{ObjectMeta: meta, Spec: claim}, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := r.client.CoreV1().Pods("default").Create(r.ctx, &corev1.Pod{ObjectMeta: meta, Spec: pod}, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.client.ResourceV1().ResourceClaims("default").Create(r.ctx, &resourceapi.ResourceClaim{ObjectMeta: meta, Spec: claim}, metav1.CreateOptions{}))(r.t)
+	must.Get(r.client.CoreV1().Pods("default").Create(r.ctx, &corev1.Pod{ObjectMeta: meta, Spec: pod}, metav1.CreateOptions{}))(r.t)
 }
 
 // awaitScheduled waits until the scheduler has placed a pod, and returns its claim's UID and devices.

@@ -22,7 +22,7 @@ type Agent struct {
 	Cgroups string
 }
 
-// bind has the agent hold the pods of a claim to its shares. A claim may get more pods later.
+// bind makes the agent hold the pods of a claim to its shares. A claim may get more pods later.
 func (c *claims) bind(claim *resourceapi.ResourceClaim, s claimState) (err error) {
 	for i, d := range s.Devices {
 		if d.Share == nil {

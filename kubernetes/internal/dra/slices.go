@@ -1,7 +1,7 @@
 package dra
 
 import (
-	"strconv"
+	"fmt"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -91,10 +91,10 @@ func wholeNIC(a attributes, d node.Device) {
 	a.text("fits", f.Fits)
 	a.flag("tested", !f.Untested)
 	a.text("kernelDriver", f.Driver)
-	a.text("vendor", hex16(f.Vendor))
-	a.text("device", hex16(f.Device))
+	a.text("vendor", fmt.Sprintf("%04x", f.Vendor))
+	a.text("device", fmt.Sprintf("%04x", f.Device))
 	a.text("product", short(f.DeviceName))
-	a.flag("aloneInGroup", d.Alone())
+	a.flag("aloneInGroup", d.Function.Alone())
 	a.flag("defaultRoute", d.DefaultRoute())
 	a.flag("inUse", len(d.Uses) > 0)
 	a.flag("virtualFunction", f.SRIOV.Physical != "")
@@ -106,11 +106,6 @@ func wholeNIC(a attributes, d node.Device) {
 	if len(f.Bridges) > 0 {
 		a.text("rootPort", f.Bridges[0])
 	}
-}
-
-func hex16(v uint16) string {
-	s := strconv.FormatUint(uint64(v), 16)
-	return "0000"[len(s):] + s
 }
 
 // short cuts a text to what an attribute may have (DeviceAttributeMaxValueLength), at a character.

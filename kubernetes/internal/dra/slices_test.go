@@ -1,16 +1,19 @@
 package dra_test
 
 import (
+	"errors"
 	"fmt"
-	"syscall"
+	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func hundred(tb testing.TB) *node.Node {
@@ -21,11 +24,7 @@ func hundred(tb testing.TB) *node.Node {
 		f.Driver, f.Netdev = "trapeze-nic", fmt.Sprintf("ens%d", i)
 		tree.Function(f)
 	}
-	n, err := node.New(node.Options{Root: tree.Root(), Drivers: drivers, Own: "trapeze"})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return n
+	return must.Get(node.New(node.Options{Root: tree.Root(), Drivers: drivers, Own: "trapeze"}))(tb)
 }
 
 func unknown(node.Device) metav1.Time { return metav1.Time{} }
@@ -50,26 +49,44 @@ func TestManyNICs(t *testing.T) {
 	}
 }
 
-// BenchmarkSlices reads a node with 100 NICs and makes its slices. On a busy machine cpu-ms/op is
-// what that takes alone.
-func BenchmarkSlices(b *testing.B) {
-	n := hundred(b)
-	began := processorTime(b)
-	for b.Loop() {
-		devices, err := n.Devices()
-		if err != nil {
-			b.Fatal(err)
-		}
-		dra.Resources("n1", devices, unknown)
+// TestParameterKeys: each key is one of those of parameters, in the same letters, and stands once.
+func TestParameterKeys(t *testing.T) {
+	head := `{"apiVersion":"` + dra.ParametersVersion + `","kind":"` + dra.ParametersKind + `",`
+	if p, err := dra.ParseParameters([]byte(head + `"port":9000}`)); err != nil || p.Port != 9000 {
+		t.Errorf("%+v, %v", p, err)
 	}
-	b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "cpu-ms/op")
+	for body, want := range map[string]string{
+		`"Port":9000}`: "Port: there is no such key", `"port":1,"PORT":2}`: "PORT: there is no such key", `"port":1,"port":2}`: "port: it stands there twice",
+		`"port":"1"}`: "port: a string cannot stand there", `"peers":[1]}`: "peers: a number cannot stand there",
+	} {
+		if _, err := dra.ParseParameters([]byte(head + body)); !errors.Is(err, dra.ErrParameters) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
 }
 
-// processorTime returns the time of processors that this process has used.
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+// FuzzParseParameters: what is taken makes an address that an emulated NIC takes too, with no
+// option but those that parameters have.
+func FuzzParseParameters(f *testing.F) {
+	head := `{"apiVersion":"` + dra.ParametersVersion + `","kind":"` + dra.ParametersKind + `"`
+	for _, s := range []string{`{`, `{}{}`, `null`, head + `}`, head + `}{}`, head + `,"port":9000,"peers":["a.example:9000","10.0.0.1:1"]}`,
+		head + `,"peers":["a:1&key=/etc/shadow"]}`, head + `,"peers":["a,b:1"]}`, head + `,"peers":["a:1?x"]}`, head + `,"peers":["a%26:1"]}`} {
+		f.Add([]byte(s))
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := dra.ParseParameters(raw)
+		if err != nil {
+			if !errors.Is(err, dra.ErrParameters) || p.Kind != "" {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			return
+		}
+		a, err := vfio.ParseAddress(p.Address())
+		if err == nil {
+			err = emulator.CheckAddress(a)
+		}
+		if err != nil || strings.Count(p.Address(), "&") > 1 || strings.Count(p.Address(), "=") > 2 {
+			t.Fatalf("%+v makes %s: %v", p, p.Address(), err)
+		}
+	})
 }

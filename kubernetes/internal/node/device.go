@@ -50,12 +50,6 @@ type Agent struct {
 	VIs, Memory, Bandwidth int64
 }
 
-// Alone says that the IOMMU guards the function, and that no other one is in its group but bridges.
-func (d Device) Alone() bool {
-	return d.Function.IOMMUGroup >= 0 && !d.Function.Unguarded &&
-		!slices.ContainsFunc(d.Function.GroupMembers, func(m hostpci.Member) bool { return !m.Bridge })
-}
-
 // DefaultRoute says that a default route of the node leads over the function.
 func (d Device) DefaultRoute() bool {
 	return slices.ContainsFunc(d.Uses, func(u hostpci.Use) bool { return u.Kind == hostpci.UseDefaultRoute })
@@ -63,7 +57,7 @@ func (d Device) DefaultRoute() bool {
 
 // Safe says that giving the device away takes nothing from the node or from other pods.
 func (d Device) Safe() bool {
-	return d.Kind != WholeNIC || d.Alone() && len(d.Uses) == 0 && d.Function.SRIOV.VFs == 0 && d.Function.Fits != ""
+	return d.Kind != WholeNIC || d.Function.Alone() && len(d.Uses) == 0 && d.Function.SRIOV.VFs == 0 && d.Function.Fits != ""
 }
 
 // Options say what a node offers besides its PCI functions.

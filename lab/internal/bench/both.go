@@ -3,57 +3,181 @@ package bench
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// workBoth measures between two NICs of this process that one goroutine drives.
-func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err error) {
-	x, err := s.newEnd(ctx, from)
+// openBoth makes the ends of both NICs, which one goroutine drives: an end of the source serves its
+// peer whenever it has found nothing to do.
+func (p *part) openBoth(ctx context.Context, from *via.NIC) (func(*Side) error, error) {
+	to, err := p.openNIC(ctx, p.Peer)
 	if err != nil {
-		return side, err
+		return nil, err
 	}
-	y, err := s.newEnd(ctx, to)
+	var made Side
+	var more *beside
+	if err := p.watched(&made, func() error { more, err = p.makeBeside(ctx, from, to); return err }); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	ends, others, err := p.connectBoth(ctx, from, to, more.cqs)
 	if err != nil {
-		return side, err
+		return nil, err
 	}
-	if err := Connect(ctx, x.vi, y.vi); err != nil {
-		return side, err
+	if p.Unused+p.CQs+p.Regions == 0 {
+		made.Made = time.Since(start) / time.Duration(p.VIs)
 	}
-	defer func() { err = errors.Join(err, closeAll([]*end{x, y})) }()
-	defer makeGarbage(s.Garbage)()
-	if s.Test.oneSided() {
-		if err := tellBoth(ctx, x, y); err != nil {
-			return side, err
+	p.ready()
+	if p.Test == Idle {
+		return func(side *Side) error {
+			return together(ctx, func(ctx context.Context) error { return p.sleep(ctx, others[0].rarely(), side) },
+				func(ctx context.Context) error { return p.wake(ctx, ends[0].rarely()) })
+		}, nil
+	}
+	calls := 0
+	for i, e := range ends {
+		e.patience, e.serve = 0, func() error {
+			if calls++; calls%checkEvery == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			for n := 1; n > 0; {
+				if n, err = p.replyBoth(ctx, others[i]); err != nil || p.Test != Bandwidth {
+					return err
+				}
+			}
+			return nil
 		}
-		return s.pingPong(ctx, []*end{x})
 	}
-	a := startAccount()
-	defer a.end(&side)
-	if s.Test == Latency {
-		h, err := measure.Latency(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds))
-		if err != nil {
-			return side, err
+	// An order that no prefetcher guesses, the same each time.
+	rand.New(rand.NewPCG(1, uint64(len(ends)))).Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
+	run := p.source(ctx, ends)
+	if p.Regions > 0 {
+		run = func(side *Side) error {
+			x, y := ends[0], others[0]
+			return p.timed(side, func(i int) error {
+				x.memory, y.memory = more.regions[0][more.pick()], more.regions[1][more.pick()]
+				return roundTrip(ctx, x, p.Bytes)
+			})
 		}
-		side.Latencies = &Histogram{h}
-		side.Messages = 2 * uint64(h.TotalCount())
-		side.Bytes = side.Messages * uint64(s.Bytes)
-		return side, nil
 	}
-	side.Bytes, _, err = measure.Bandwidth(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds))
-	side.Messages = side.Bytes / uint64(max(s.Bytes, 1))
-	return side, err
+	return func(side *Side) error {
+		*side = made
+		return run(side)
+	}, nil
 }
 
-// tellBoth tells two ends of this process where the other one's target is.
-func tellBoth(ctx context.Context, x, y *end) error {
-	ctx, cancel := context.WithTimeout(ctx, connectLimit)
-	defer cancel()
-	x.rdma.other, y.rdma.other = y, x
-	if err := errors.Join(x.tell(), y.tell()); err != nil {
-		return err
+// connectBoth makes and connects the ends of both NICs. Those of the echo share the CQs.
+func (p *part) connectBoth(ctx context.Context, from, to *via.NIC, cqs []*via.CQ) (ends, others []*end, err error) {
+	here, err := p.newRoom(ctx, from)
+	if err != nil {
+		return nil, nil, err
 	}
-	return errors.Join(y.learn(ctx), x.learn(ctx))
+	there, err := p.newRoom(ctx, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range p.VIs {
+		var cq *via.CQ
+		if len(cqs) > 0 {
+			cq = cqs[i%len(cqs)]
+		}
+		x, err := p.newEnd(ctx, here, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		y, err := p.newEnd(ctx, there, cq)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := Connect(ctx, x.vi, y.vi); err != nil {
+			return nil, nil, err
+		}
+		if x.rdma != nil {
+			if err := errors.Join(x.tell(), y.tell(), y.learn(ctx), x.learn(ctx)); err != nil {
+				return nil, nil, err
+			}
+		}
+		if p.Regions > 0 {
+			x.base, y.base, x.stride, y.stride = 0, 0, 0, 0 // a region has a message
+		}
+		ends, others = append(ends, x), append(others, y)
+	}
+	return ends, others, nil
+}
+
+// errElsewhere: the CQ names another VI than the one that the message was sent to.
+var errElsewhere = errors.New("a message arrived at another VI than it was sent to")
+
+// replyBoth is reply at an end whose receives may complete to a CQ.
+func (p *part) replyBoth(ctx context.Context, e *end) (int, error) {
+	if e.cq != nil {
+		c, err := e.cq.Done()
+		switch {
+		case notDone(err):
+			return 0, nil
+		case err != nil:
+			return 0, err
+		case c.VI != e.vi:
+			return 0, errElsewhere
+		}
+	}
+	return p.reply(ctx, e)
+}
+
+// beside holds what is created in addition to the VIs that carry messages.
+type beside struct {
+	cqs     []*via.CQ // of the echo's NIC
+	regions [2][]*via.Memory
+	random  *rand.Rand
+}
+
+// pick picks a region at random.
+func (b *beside) pick() int { return b.random.IntN(len(b.regions[0])) }
+
+// makeBeside makes unused VIs, CQs and regions.
+func (p *part) makeBeside(ctx context.Context, from, to *via.NIC) (b *beside, err error) {
+	b = &beside{random: rand.New(rand.NewPCG(2, uint64(p.Regions)))}
+	for range p.CQs {
+		cq, err := to.CreateCQ(ctx, max(p.Window, 2)*((p.VIs+p.CQs-1)/p.CQs))
+		if err != nil {
+			return nil, err
+		}
+		b.cqs = append(b.cqs, cq)
+	}
+	a := via.VIAttributes{SendDepth: 2, RecvDepth: 2, MaxTransfer: uint32(max(p.Bytes, 1))}
+	for range p.Unused {
+		x, err := from.CreateVI(ctx, a, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		y, err := to.CreateVI(ctx, a, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := Connect(ctx, x, y); err != nil {
+			return nil, err
+		}
+	}
+	for k, nic := range []*via.NIC{from, to} {
+		if p.Regions == 0 {
+			break
+		}
+		m, err := nic.Alloc(ctx, p.Regions*p.Bytes, via.MemoryAttributes{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range p.Regions {
+			if i%256 == 0 && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			r, err := nic.Register(ctx, m.Bytes()[i*p.Bytes:(i+1)*p.Bytes], via.MemoryAttributes{})
+			if err != nil {
+				return nil, err
+			}
+			b.regions[k] = append(b.regions[k], r)
+		}
+	}
+	return b, nil
 }

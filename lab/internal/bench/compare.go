@@ -6,122 +6,146 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
+
+// question is a test that all competitors take.
+type question struct {
+	name string
+	// test that we run; empty if we run a program too. wire replaces the comparison's, unless it is empty.
+	test Test
+	wire string
+	// unit is us one way, or there and back of a read, for which less is better; else more is.
+	unit  string
+	sizes []option.Bytes
+	// named: it is asked only by name, as it takes root or Open MPI.
+	named bool
+}
+
+var questions = []question{
+	{"latency", Latency, "", "us", []option.Bytes{64, 4 << 10, 8 << 10, 64 << 10}, false},
+	{"put", Put, "", "us", []option.Bytes{64, 4 << 10, 8 << 10, 64 << 10}, false},
+	{"get", Get, "", "us", []option.Bytes{64, 4 << 10, 8 << 10, 64 << 10}, false},
+	{"fetch", Fetch, "", "us", []option.Bytes{4 << 10, 8 << 10, 64 << 10}, false},
+	{"bandwidth", Bandwidth, "", "MB/s", []option.Bytes{8 << 10, 64 << 10}, false},
+	{"rate", Bandwidth, "", "messages/s", []option.Bytes{64}, false},
+	{"frames", Frames, "memif", "frames/s", []option.Bytes{64, 1500}, false},
+	{MPI, "", "", "us", []option.Bytes{64, 64 << 10, 1 << 20}, true},
+	{veth, Bandwidth, veth, "MB/s", []option.Bytes{64 << 10}, true},
+	{vethJumbo, Bandwidth, vethJumbo, "MB/s", []option.Bytes{64 << 10}, true},
+	{vethLong, Bandwidth, vethLong, "MB/s", []option.Bytes{64 << 10}, true},
+}
+
+// Questions returns the names of the questions: all, or those that are asked unless some are named.
+func Questions(all bool) (names []string) {
+	for _, q := range questions {
+		if all || !q.named {
+			names = append(names, q.name)
+		}
+	}
+	return names
+}
 
 // Comparison holds what Compare does.
 type Comparison struct {
-	// Wire and Placement of ours for messages.
-	Wire, Placement string
-	Rounds          int
-	For             time.Duration // each measurement
-	Pairs           []Pair        // where, one after the other
-	Peers           []Peer        // those that are here
-	// Rows to measure; nil for DefaultRows.
-	Rows []Row
-	// Progress is called after each measurement.
-	Progress Progress
+	Wire      string         `flag:"wire" default:"{usual-wire}" help:"wire of our messages (shm-share: at most one copy, as UCX has it over cma): {wires}"`
+	Placement string         `flag:"placement" default:"default" oneof:"default,inline,thread" help:"our engine: default (the wire's), inline, thread"`
+	Tests     []string       `flag:"tests" split:"comma" default:"{usual-tests}" help:"{all-tests}"`
+	Peers     []string       `flag:"peers" split:"comma" default:"{peers}" help:"peers to measure, those that are installed"`
+	Rounds    int            `flag:"rounds" default:"3" range:"1..1000" help:"how many turns each has"`
+	For       time.Duration  `flag:"duration" default:"1s" range:"1ms..1h" help:"how long to measure each time, about"`
+	Sizes     []option.Bytes `flag:"sizes" range:"0..1G" help:"bytes, in place of those of each test; K and M are powers of two"`
+	Pairs     []Pair         // where, one after the other
 }
 
-// UsualWire is the wire of ours that is compared if nothing else is said: as UCX does over
-// cma, it copies payloads at most once.
+// UsualWire is our wire in a comparison by default: it copies payloads at most once, as UCX does
+// over cma.
 const UsualWire = "shm-share"
 
-// RootRows returns the rows that take root.
-func RootRows() []Row {
-	var rows []Row
-	for _, test := range veths {
-		rows = append(rows, Row{Test: test, Bytes: 64 << 10})
-	}
-	return rows
+// asked is a question for one message size and one pair of cores, with all answers.
+type asked struct {
+	question
+	Pair
+	comparison *Comparison
+	bytes      int
+	duration   time.Duration
+	who        []Peer              // we first
+	answers    map[string][]Answer // by who, by round
+	failures   map[string]string
+	crossings  [][]float64 // by round
 }
 
-// DefaultRows returns the rows that the project has goals for, and that need no rights.
-func DefaultRows() []Row {
-	return []Row{
-		{Test: "latency", Bytes: 64}, {Test: "latency", Bytes: 4 << 10}, {Test: "latency", Bytes: 8 << 10}, {Test: "latency", Bytes: 64 << 10},
-		{Test: "put", Bytes: 64}, {Test: "put", Bytes: 4 << 10}, {Test: "put", Bytes: 8 << 10}, {Test: "put", Bytes: 64 << 10},
-		{Test: "get", Bytes: 64}, {Test: "get", Bytes: 4 << 10}, {Test: "get", Bytes: 8 << 10}, {Test: "get", Bytes: 64 << 10},
-		{Test: fetch, Bytes: 4 << 10}, {Test: fetch, Bytes: 8 << 10}, {Test: fetch, Bytes: 64 << 10},
-		{Test: "bandwidth", Bytes: 8 << 10}, {Test: "bandwidth", Bytes: 64 << 10},
-		{Test: "rate", Bytes: 64},
-		{Test: "frames", Bytes: 64}, {Test: "frames", Bytes: 1500},
-	}
-}
-
-// MPIRows returns the rows of Open MPI, which needs the provider of libfabric to be installed.
-func MPIRows() []Row {
-	return []Row{{Test: MPI, Bytes: 64}, {Test: MPI, Bytes: 64 << 10}, {Test: MPI, Bytes: 1 << 20}}
-}
-
-// Steps is the number of times that Compare calls Progress.
-func (c *Comparison) Steps() int {
-	n := 0
-	for _, r := range c.rows() {
-		n++
-		for i := range c.Peers {
-			if slices.Contains(c.Peers[i].Tests, r.Test) {
-				n++
+// all are the questions, in order.
+func (c *Comparison) all() (list []*asked) {
+	for _, q := range questions {
+		if !slices.Contains(c.Tests, q.name) {
+			continue
+		}
+		us := Peer{Name: Us, wire: c.Wire, Statistic: "p50"}
+		if q.wire != "" {
+			us.wire = q.wire
+		} else if q.test == "" {
+			us = mpi(Us, overLibfabric+"trapeze;ofi_rxm")
+		}
+		who := []Peer{us}
+		for _, p := range Peers() {
+			if slices.Contains(c.Peers, p.Name) && p.answers(&q) && p.Available() == nil {
+				who = append(who, p)
+			}
+		}
+		sizes := q.sizes
+		if c.Sizes != nil {
+			sizes = c.Sizes
+		}
+		for _, bytes := range sizes {
+			for _, pair := range c.Pairs {
+				list = append(list, &asked{question: q, Pair: pair, comparison: c, bytes: int(bytes), duration: c.For, who: who,
+					answers: map[string][]Answer{}, failures: map[string]string{}})
 			}
 		}
 	}
-	return n * c.Rounds * len(c.Pairs)
+	return list
 }
 
-func (c *Comparison) rows() []Row {
-	if c.Rows == nil {
-		return DefaultRows()
+// Steps is the number of times that Compare calls progress.
+func (c *Comparison) Steps() (n int) {
+	for _, q := range c.all() {
+		n += len(q.who) * c.Rounds
 	}
-	return c.Rows
+	return n
 }
 
-// Validate checks what can be checked before anything is measured. Errors wrap
-// ErrSpec.
+// Validate checks what can be checked before anything is measured. Errors wrap ErrSpec.
 func (c *Comparison) Validate() error {
-	if c.Rounds < 1 || c.Rounds > 1000 {
-		return fmt.Errorf("%w: %d rounds (1 to 1000)", ErrSpec, c.Rounds)
+	if err := errors.Join(EachOf("test", c.Tests, Questions(true)), EachOf("peer", c.Peers, PeerNames())); err != nil {
+		return err
 	}
-	for _, r := range c.rows() {
-		q := Question{Test: r.Test, Bytes: r.Bytes, For: c.For}
-		t := c.task(q)
-		var err error
-		switch r.Test {
-		case "frames", MPI:
-		case fetch:
-			err = checkFetch(t, q)
-		default:
-			err = t.Validate()
-		}
-		if err != nil {
-			return err
+	if len(c.Pairs) == 0 || slices.ContainsFunc(c.Pairs, func(p Pair) bool { return len(p.Cores) != 2 }) {
+		return fmt.Errorf("%w: two cores are needed, as a comparison is of two processes pinned to a core each", ErrSpec)
+	}
+	for _, q := range c.all() {
+		if t := q.task(q.who[0].wire); q.test != "" {
+			if err := t.Validate(); err != nil {
+				return fmt.Errorf("%s: %w", q.name, err)
+			}
 		}
 	}
 	return nil
 }
 
-// Compare measures every row on every pair with all in turn, A B A B, so that what
-// changes on the machine changes for all. A peer that fails is left out of the row, which
+// Compare, which is valid, asks every question on every pair of all in turn, A B A B, so that what
+// changes on the machine changes for all. A peer that fails is left out of the further rounds, and its row
 // says why; a failure of ours ends it all. With an error it returns the rows that
-// were measured before, the last one perhaps in part.
-func (c *Comparison) Compare(ctx context.Context) (rows []Row, err error) {
-	for _, question := range c.rows() {
-		for _, pair := range c.Pairs {
-			if len(pair.Cores) < 2 && (len(c.Peers) > 0 || question.Test == "frames" || question.Test == fetch || question.Test == MPI) {
-				return rows, fmt.Errorf("%w: two cores are needed, there are %d", ErrSpec, len(pair.Cores))
-			}
-			r := question
-			r.Pair = pair
-			r.prepare()
-			for range c.Rounds {
-				if err = c.round(ctx, &r); err != nil {
-					err = fmt.Errorf("%s, %d bytes: %w", r.Test, r.Bytes, err)
-					r.Incomplete = true
-					break
-				}
-			}
-			rows = append(rows, r.conclude()...)
-			if err != nil {
-				return rows, err
-			}
+// were measured before, the last ones perhaps in part.
+func (c *Comparison) Compare(ctx context.Context, progress Progress) (rows []Row, err error) {
+	for _, q := range c.all() {
+		for i := 0; i < c.Rounds && err == nil; i++ {
+			err = q.round(ctx, progress)
+		}
+		rows = append(rows, q.conclude()...)
+		if err != nil {
+			return rows, fmt.Errorf("%s, %d bytes: %w", q.name, q.bytes, err)
 		}
 	}
 	return rows, nil
@@ -130,105 +154,75 @@ func (c *Comparison) Compare(ctx context.Context) (rows []Row, err error) {
 // crossingFor is the time that one look at the distance of the cores takes.
 const crossingFor = 5 * time.Millisecond
 
-// round asks all once, and looks before and after each answer how far the cores
-// are from each other.
-func (c *Comparison) round(ctx context.Context, r *Row) error {
-	q := Question{Test: r.Test, Bytes: r.Bytes, For: c.For, Cores: r.Cores}
+// round asks all once, and measures the distance of the cores before and after each answer.
+func (q *asked) round(ctx context.Context, progress Progress) error {
 	var crossings []float64
 	cross := func() error {
-		ns, err := Crossing(ctx, r.Cores, crossingFor)
+		ns, err := Crossing(ctx, q.Cores, crossingFor)
 		crossings = append(crossings, ns)
 		return err
 	}
 	if err := cross(); err != nil {
 		return err
 	}
-	a, err := c.askUs(ctx, q)
-	if err != nil {
-		return err
-	}
-	r.answers[Us] = append(r.answers[Us], a)
-	defer func() { r.crossings = append(r.crossings, crossings) }()
-	if err := cross(); err != nil {
-		return err
-	}
-	c.Progress.Step()
-	for i := range c.Peers {
-		p := &c.Peers[i]
-		if !slices.Contains(p.Tests, r.Test) {
-			continue
+	defer func() {
+		if len(q.answers[Us]) > len(q.crossings) {
+			q.crossings = append(q.crossings, crossings)
 		}
-		if r.Failures[p.Name] == "" {
-			if a, err = p.Ask(ctx, q); err != nil {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if r.Failures == nil {
-					r.Failures = map[string]string{}
-				}
-				r.Failures[p.Name] = err.Error()
-			} else {
-				r.answers[p.Name] = append(r.answers[p.Name], a)
-				if err := cross(); err != nil {
-					return err
-				}
+	}()
+	for _, p := range q.who {
+		if q.failures[p.Name] == "" {
+			a, err := Answer{}, p.Available()
+			if err == nil {
+				a, err = p.ask(ctx, q)
 			}
-			if r.timed() {
-				r.Statistics[p.Name] = p.Statistic
+			switch {
+			case err == nil:
+				q.answers[p.Name] = append(q.answers[p.Name], a)
+				err = cross()
+			case ctx.Err() != nil:
+				err = context.Cause(ctx)
+			case p.Name != Us:
+				q.failures[p.Name] = err.Error()
+				err = nil
+			}
+			if err != nil {
+				return err
 			}
 		}
-		c.Progress.Step()
+		progress.Step()
 	}
 	return nil
+}
+
+// task makes the task that answers the question over one of our wires.
+func (q *asked) task(wire string) Task {
+	t := NewTask(q.test, wire, q.bytes, q.duration, q.Cores)
+	if wires[wire].placed {
+		t.Placement = q.comparison.Placement
+	}
+	return t
 }
 
 // errNothing: a measurement came back empty.
 var errNothing = errors.New("nothing was measured")
 
-func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error) {
-	switch q.Test {
-	case "frames":
-		return askFrames(ctx, q)
-	case MPI:
-		p := mpiPeer(Us)
-		if err := p.Available(); err != nil {
-			return a, err
-		}
-		return p.Ask(ctx, q)
-	case fetch:
-		return askFetch(ctx, c.task(q), q)
-	case veth, vethJumbo, vethLong:
-		return askVeth(ctx, c.task(q))
-	}
-	r, err := Run(ctx, c.task(q))
+// ofTask measures a task, in the unit of the question.
+func (q *asked) ofTask(ctx context.Context, t Task) (Answer, error) {
+	r, err := Run(ctx, t)
 	if err != nil {
-		return a, err
+		return Answer{}, err
 	}
-	if r.Source.Messages == 0 {
+	s, a := r.Counted(), Answer{switches: r.SwitchRate()}
+	switch {
+	case s.Messages == 0:
 		return a, errNothing
+	case q.unit == "us":
+		a.Value, a.Tail = s.Percentile(50), s.Percentile(99.9)
+	case q.unit == "MB/s":
+		a.Value = s.MBPerSecond()
+	default:
+		a.Value = s.MessageRate()
 	}
-	switch q.Test {
-	case "latency", "put", "get":
-		return Answer{Value: r.Source.Percentile(50), Tail: r.Source.Percentile(99.9), switches: r.SwitchRate()}, nil
-	case "bandwidth":
-		return Answer{Value: r.Source.MBPerSecond(), switches: r.SwitchRate()}, nil
-	}
-	return Answer{Value: r.Source.MessageRate(), switches: r.SwitchRate()}, nil
-}
-
-// task is our measurement for a question about messages.
-func (c *Comparison) task(q Question) Task {
-	t := Task{Wire: c.Wire, Placement: c.Placement, Cores: q.Cores,
-		Spec: Spec{Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
-	switch t.Spec.Test = Test(q.Test); q.Test {
-	case "rate":
-		t.Spec.Test = Bandwidth
-	case veth, vethJumbo, vethLong:
-		t.Spec.Test, t.Wire = Bandwidth, q.Test
-	}
-	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
-	if t.Wire == vethLong {
-		t.Spec.Window *= 2 // a message is two frames there, so that fewer are under way
-	}
-	return t
+	return a, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -21,12 +22,17 @@ var ErrCore = errors.New("cannot be pinned")
 // negative. Threads that are started later inherit the choice.
 func pin(core int) error {
 	runtime.LockOSThread()
+	return pinThread(0, core)
+}
+
+func pinThread(id, core int) error {
 	if core < 0 {
 		return nil
 	}
 	var set unix.CPUSet
 	set.Set(core)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	// A thread may have ended meanwhile.
+	if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%w to core %d: %w", ErrCore, core, err)
 	}
 	return nil
@@ -38,8 +44,6 @@ func pinProcess(core int) error {
 	if core < 0 {
 		return nil
 	}
-	var set unix.CPUSet
-	set.Set(core)
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err
@@ -47,14 +51,12 @@ func pinProcess(core int) error {
 	var threads []int
 	for _, t := range tasks {
 		id, err := strconv.Atoi(t.Name())
+		if err == nil {
+			threads, err = append(threads, id), pinThread(id, core)
+		}
 		if err != nil {
-			continue
+			return err
 		}
-		// A thread may have ended meanwhile.
-		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("%w to core %d: %w", ErrCore, core, err)
-		}
-		threads = append(threads, id)
 	}
 	// By itself the runtime learns up to a second later that it has one core only;
 	// until then its threads take that core from each other.
@@ -81,12 +83,11 @@ func lullMonitor(threads []int) {
 }
 
 // Cores returns the cores that this process may use, in order.
-func Cores() []int {
+func Cores() (cores []int) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil
 	}
-	var cores []int
 	for i := 0; len(cores) < set.Count(); i++ {
 		if set.IsSet(i) {
 			cores = append(cores, i)
@@ -95,60 +96,139 @@ func Cores() []int {
 	return cores
 }
 
-// watching is for how long quietFirst looks at the cores.
-const watching = 100 * time.Millisecond
-
 // quietFirst returns the cores that this process may use: first those that others use
-// least now.
+// least during a tenth of a second.
 func quietFirst() []int {
 	have := Cores()
 	if len(have) <= 2 {
 		return have
 	}
-	before := idleTicks()
-	time.Sleep(watching)
-	return byIdleness(have, before, idleTicks())
+	idle := idleTicks()
+	for core, ticks := range idle {
+		idle[core] = -ticks
+	}
+	time.Sleep(100 * time.Millisecond)
+	for core, ticks := range idleTicks() {
+		idle[core] += ticks
+	}
+	return byIdleness(have, idle)
 }
 
-// byIdleness sorts cores by how much more idle time each has after than before. Those
-// with at least nine tenths of the most are alike, and stay in order.
-func byIdleness(have []int, before, after map[int]uint64) []int {
-	idle := map[int]uint64{}
-	most := uint64(0)
+// byIdleness sorts cores by their idle time. Those with at least nine tenths of the most are alike, and stay in order.
+func byIdleness(have []int, idle map[int]int) []int {
+	most := 0
 	for _, c := range have {
-		if after[c] > before[c] {
-			idle[c] = after[c] - before[c]
-		}
 		most = max(most, idle[c])
 	}
-	for c, n := range idle {
-		if 10*n >= 9*most {
-			idle[c] = most
+	rank := func(c int) int {
+		if 10*idle[c] >= 9*most {
+			return most
 		}
+		return idle[c]
 	}
-	sorted := slices.Clone(have)
-	slices.SortStableFunc(sorted, func(a, b int) int { return cmp.Compare(idle[b], idle[a]) })
-	return sorted
+	slices.SortStableFunc(have, func(a, b int) int { return cmp.Compare(rank(b), rank(a)) })
+	return have
 }
 
 // idleTicks is the idle time of each core since the machine was started (proc(5),
 // /proc/stat: the fourth number of a line cpuN); none where that cannot be read.
-func idleTicks() map[int]uint64 {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return nil
-	}
-	ticks := map[int]uint64{}
-	for line := range strings.Lines(string(b)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 || !strings.HasPrefix(fields[0], "cpu") {
-			continue
-		}
-		core, err1 := strconv.Atoi(fields[0][len("cpu"):])
-		idle, err2 := strconv.ParseUint(fields[4], 10, 64)
-		if err1 == nil && err2 == nil {
+func idleTicks() map[int]int {
+	text, _ := os.ReadFile("/proc/stat")
+	ticks := map[int]int{}
+	for line := range strings.Lines(string(text)) {
+		var core, user, nice, system, idle int
+		if _, err := fmt.Sscanf(line, "cpu%d %d %d %d %d", &core, &user, &nice, &system, &idle); err == nil {
 			ticks[core] = idle
 		}
 	}
 	return ticks
+}
+
+// Proximity holds what the two hardware threads of a Pair have in common.
+type Proximity string
+
+const (
+	// OneCore: they are hardware threads of one core, and share its first-level cache.
+	OneCore Proximity = "one core"
+	// TwoCores: they belong to different cores.
+	TwoCores Proximity = "two cores"
+)
+
+// Pair is where two processes run.
+type Pair struct {
+	// Cores are the kernel's numbers of two hardware threads; none to pin nothing.
+	Cores []int `json:"cores" text:"-"`
+	// Proximity as the kernel tells it, empty where it does not.
+	Proximity Proximity `json:"proximity,omitempty" help:"one core or two cores as the kernel tells it"`
+}
+
+// processors is where the kernel describes them
+// (Documentation/admin-guide/cputopology.rst).
+const processors = "/sys/devices/system/cpu"
+
+// PairOf says of two hardware threads what they have in common.
+func PairOf(a, b int) Pair {
+	return newPair(a, b, readTopology(os.DirFS(processors), []int{a, b}))
+}
+
+// Pairs returns where two processes can be measured: on two cores, and on two hardware
+// threads of one core, as far as there are such among those that this process may use.
+// Each pair is the one that other programs use least now. On one hardware thread there is no pair.
+func Pairs() []Pair {
+	return pairs(os.DirFS(processors), quietFirst())
+}
+
+// pairs picks of each proximity the first pair in order. Two cores of one package come
+// before those of two.
+func pairs(sys fs.FS, order []int) (found []Pair) {
+	known := readTopology(sys, order)
+	var best [3]*Pair // of one package, of two, of one core
+	for i, b := range order {
+		for _, a := range order[:i] {
+			p, kind := newPair(min(a, b), max(a, b), known), 1
+			if p.Proximity == OneCore {
+				kind = 2
+			} else if known[a].packageID == known[b].packageID {
+				kind = 0
+			}
+			if best[kind] == nil {
+				best[kind] = &p
+			}
+		}
+	}
+	for _, p := range []*Pair{cmp.Or(best[0], best[1]), best[2]} {
+		if p != nil {
+			found = append(found, *p)
+		}
+	}
+	return found
+}
+
+func newPair(a, b int, known map[int]location) Pair {
+	p := Pair{Cores: []int{a, b}}
+	switch x, y := known[a].siblings, known[b].siblings; {
+	case x == "" || y == "" || a == b:
+	case x == y:
+		p.Proximity = OneCore
+	default:
+		p.Proximity = TwoCores
+	}
+	return p
+}
+
+// location is where a hardware thread is: the list of those of its core, and the number
+// of its package. Both are empty where the kernel does not tell.
+type location struct{ siblings, packageID string }
+
+func readTopology(sys fs.FS, threads []int) map[int]location {
+	known := map[int]location{}
+	for _, n := range threads {
+		// A file that cannot be read tells nothing.
+		read := func(name string) string {
+			b, _ := fs.ReadFile(sys, fmt.Sprintf("cpu%d/topology/%s", n, name))
+			return strings.TrimSpace(string(b))
+		}
+		known[n] = location{read("thread_siblings_list"), read("physical_package_id")}
+	}
+	return known
 }

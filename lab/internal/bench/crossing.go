@@ -60,5 +60,5 @@ func Crossing(ctx context.Context, cores []int, d time.Duration) (float64, error
 		err = back
 	}
 	m, _ := Median(times)
-	return m, err
+	return float64(m), err
 }

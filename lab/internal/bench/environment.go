@@ -1,19 +1,19 @@
 package bench
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // Environment is where and when something was measured.
 type Environment struct {
 	Time      string    `json:"time"`
+	Commit    string    `json:"commit,omitempty"`
 	Processor string    `json:"processor"`
 	Cores     []int     `json:"cores"`
 	Kernel    string    `json:"kernel"`
@@ -27,14 +27,15 @@ type Environment struct {
 // Surroundings describes this machine now.
 func Surroundings() Environment {
 	e := Environment{Time: time.Now().UTC().Format(time.RFC3339), Go: runtime.Version() + " " + runtime.GOARCH, Cores: Cores(),
-		Processor: processor(),
+		Processor: processor(), Kernel: firstLine("/proc/sys/kernel/osrelease"),
 		Governor:  firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 		HugePages: firstLine("/sys/kernel/mm/transparent_hugepage/enabled"),
 		Clock:     firstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
 	}
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		e.Kernel = unix.ByteSliceToString(u.Release[:])
+	if b := command.Built(); b.Modified {
+		e.Commit = b.Revision + " and changes"
+	} else {
+		e.Commit = b.Revision
 	}
 	load := make([]float64, 3)
 	if _, err := fmt.Sscan(firstLine("/proc/loadavg"), &load[0], &load[1], &load[2]); err == nil {
@@ -45,13 +46,9 @@ func Surroundings() Environment {
 
 // processor is the model that the kernel tells (proc(5), cpuinfo).
 func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}
@@ -60,10 +57,7 @@ func processor() string {
 
 // firstLine of a file, empty if there is none.
 func firstLine(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
+	b, _ := os.ReadFile(path)
 	line, _, _ := strings.Cut(string(b), "\n")
 	return line
 }

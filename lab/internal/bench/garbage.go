@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -10,35 +11,27 @@ import (
 const garbagePiece = 1024
 
 // garbageKept holds the last pieces, so that the compiler cannot leave them out.
-var garbageKept atomic.Pointer[[]byte]
+var garbageKept atomic.Pointer[[garbagePiece]byte]
 
 // makeGarbage allocates and drops rate bytes a second on a goroutine of its own, until
 // the function that it returns is called.
 func makeGarbage(rate int64) (stop func()) {
-	if rate == 0 {
-		return func() {}
-	}
-	ending, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		const tick = time.Millisecond
-		t := time.NewTicker(tick)
-		defer t.Stop()
-		for last := time.Now(); ; {
-			select {
-			case <-ending:
-				return
-			case now := <-t.C:
+	var ended atomic.Bool
+	var made sync.WaitGroup
+	if rate > 0 {
+		made.Go(func() {
+			for last := time.Now(); !ended.Load(); {
+				time.Sleep(time.Millisecond)
+				now := time.Now()
 				for due := rate * int64(now.Sub(last)) / int64(time.Second); due > 0; due -= garbagePiece {
-					b := make([]byte, garbagePiece)
-					garbageKept.Store(&b)
+					garbageKept.Store(new([garbagePiece]byte))
 				}
 				last = now
 			}
-		}
-	}()
+		})
+	}
 	return func() {
-		close(ending)
-		<-ended
+		ended.Store(true)
+		made.Wait()
 	}
 }

@@ -1,4 +1,4 @@
-package bench_test
+package bench
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	// Make "emu:" addresses known.
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
-	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
 // TestMain makes this program also the workers of measurements, and the peers'
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 		exit(fakeMPI())
 	case name == "dpdk-testpmd":
 		exit(fakeTestpmd(ctx))
-	case len(os.Args) > 1 && os.Args[1] == bench.WorkerCommand:
-		exit(bench.RunWorker(ctx, os.Stdin, os.Stdout))
+	case len(os.Args) > 1 && os.Args[1] == WorkerCommand:
+		exit(RunWorker(ctx, os.Stdin, os.Stdout))
 	}
 	stop()
 	goleak.VerifyTestMain(m)
@@ -125,15 +125,10 @@ func install(t *testing.T, names ...string) {
 	if testing.Short() {
 		t.Skip("starts some dozens of processes")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	folder := t.TempDir()
 	for _, name := range names {
-		if err := os.Symlink(self, filepath.Join(folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(self, filepath.Join(folder, name)))
 	}
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 }

@@ -1,25 +1,75 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 )
 
+// ErrNotInstalled: a peer's program is not on this machine.
+var ErrNotInstalled = errors.New("not installed")
+
+// Us is who we are in a comparison.
+const Us = "trapeze"
+
+// MPI is the question of messages of Open MPI, which NetPIPE sends back and forth: half a round
+// trip, the best of its seven trials. Ours is Open MPI over the provider of libfabric.
+const MPI = "mpi"
+
+// Peer is something that we are compared with.
+type Peer struct {
+	Name string
+	// Package of Debian that has it, and the program that must be there; "" for what Go brings along.
+	Package, Program string
+	// Statistic names its figure of a latency: p50, mean or best.
+	Statistic string
+	// programs measure it, by question; a second one measures the tail. A peer without programs is a
+	// task of ours over wire.
+	programs map[string][]program
+	wire     string
+}
+
 // Peers returns those that we know, the fastest kind first.
 func Peers() []Peer {
-	return []Peer{ucx, libfabric, testpmd, unixSocket, tcpLoopback, socat,
-		mpiPeer("openmpi-ucx"), mpiPeer("openmpi-shm"), mpiPeer("openmpi-tcp"), mpiPeer("openmpi-sm")}
+	return []Peer{
+		ucx, libfabric, testpmd,
+		{Name: "unix", wire: "unix", Statistic: "p50"}, {Name: "tcp", wire: "tcp", Statistic: "p50"}, socat,
+		mpi("openmpi-ucx", "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"),
+		mpi("openmpi-shm", overLibfabric+"shm"), mpi("openmpi-tcp", overLibfabric+"tcp;ofi_rxm"),
+		mpi("openmpi-sm", "--mca pml ob1 --mca btl self,vader"),
+	}
+}
+
+// PeerNames returns the names of the peers.
+func PeerNames() (names []string) {
+	for _, p := range Peers() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Available says whether the peer can be run here: nil, or an error that wraps
+// ErrNotInstalled and says which package to install.
+func (p *Peer) Available() error {
+	if p.Program == "" {
+		return nil
+	}
+	if _, err := exec.LookPath(p.Program); err != nil {
+		return fmt.Errorf("%s: %w: %s is missing (on Debian: apt-get install %s)", p.Name, ErrNotInstalled, p.Program, p.Package)
+	}
+	return nil
 }
 
 // ucx is UCX over shared memory: posix for short messages, cross-memory attach for
 // long ones, as it would choose by itself on one host without other transports. Both ends of ucp_put_lat
 // write in turn and poll the last byte of their memory, and it tells half of that; the client of ucp_get reads
 // again and again, with one read under way, while the server is there for it. Its MB has 2^20 bytes.
-var ucx = Peer{Name: "ucx", Package: "ucx-utils", Program: "ucx_perftest", Statistic: "p50",
-	Tests: []string{"latency", "put", "get", fetch, "bandwidth", "rate"}, ask: asks(map[string][]program{
-		"latency": ucxLatency("tag_lat"), "put": ucxLatency("ucp_put_lat"), "get": ucxLatency("ucp_get"), fetch: ucxLatency("ucp_get"),
-		"bandwidth": {ucxTest("tag_bw", "50", 4, float64(1<<20)/1e6)}, "rate": {ucxTest("tag_bw", "50", 6, 1)},
-	})}
+var ucx = Peer{Name: "ucx", Package: "ucx-utils", Program: "ucx_perftest", Statistic: "p50", programs: map[string][]program{
+	"latency": ucxLatency("tag_lat"), "put": ucxLatency("ucp_put_lat"), "get": ucxLatency("ucp_get"), "fetch": ucxLatency("ucp_get"),
+	"bandwidth": {ucxTest("tag_bw", "50", 4, float64(1<<20)/1e6)}, "rate": {ucxTest("tag_bw", "50", 6, 1)},
+}}
 
 // ucxLatency takes two runs: one run tells one percentile.
 func ucxLatency(test string) []program {
@@ -31,21 +81,22 @@ func ucxLatency(test string) []program {
 func ucxTest(test, rank string, column int, scale float64) program {
 	return program{environment: []string{"UCX_TLS=posix,cma,self", "UCX_LOG_LEVEL=error"}, server: "ucx_perftest -p {port}",
 		client: "ucx_perftest -p {port} 127.0.0.1 -t " + test + " -s {bytes} -n {messages} -R " + rank + " -f -v",
-		figure: found(fmt.Sprintf(`(?m)^(?:[\d.]+,){%d}([\d.]+)(?:,[\d.]+){%d}$`, column, 7-column), scale)}
+		figure: regexp.MustCompile(fmt.Sprintf(`^(?:[\d.]+,){%d}([\d.]+)(?:,[\d.]+){%d}$`, column, 7-column)), scale: scale}
 }
 
 // libfabric is its provider for shared memory. fi_pingpong tells the mean only, in the column usec/xfer.
-var libfabric = Peer{Name: "libfabric", Package: "libfabric-bin", Program: "fi_pingpong", Statistic: "mean", Tests: []string{"latency"},
-	ask: asks(map[string][]program{"latency": {{server: pingpong + " -B {port}", client: pingpong + " -P {port} 127.0.0.1",
-		figure: found(`(?m)^\d\S*(?: +\S+){5} +(\S+)`, 1)}}})}
+var libfabric = Peer{Name: "libfabric", Package: "libfabric-bin", Program: "fi_pingpong", Statistic: "mean",
+	programs: map[string][]program{"latency": {{server: pingpong + " -B {port}", client: pingpong + " -P {port} 127.0.0.1",
+		figure: regexp.MustCompile(`^\d\S*(?: +\S+){5} +(\S+)`), scale: 1}}}}
 
 const pingpong = "fi_pingpong -p shm -e rdm -m tagged -S {bytes} -I {messages}"
 
 // testpmd is DPDK's memif driver on both sides: one sends, one receives and counts. Each is on one core, with its main thread,
-// which sleeps, and the one that forwards. DPDK leaves 12 MB where its sockets are: that is {folder}, which is removed.
-var testpmd = Peer{Name: "testpmd", Package: "dpdk-dev", Program: "dpdk-testpmd", Tests: []string{"frames"},
-	ask: asks(map[string][]program{"frames": {{environment: []string{"RUNTIME_DIRECTORY={folder}"}, ready: "memif",
-		server: forwarding("server", "rxonly"), client: forwarding("client", "txonly"), figure: receivedRate}}})}
+// which sleeps, and the one that forwards. DPDK leaves 12 MB beside its sockets: they are in {folder}, which is removed.
+var testpmd = Peer{Name: "testpmd", Package: "dpdk-dev", Program: "dpdk-testpmd",
+	programs: map[string][]program{"frames": {{environment: []string{"RUNTIME_DIRECTORY={folder}"}, ready: "memif",
+		server: forwarding("server", "rxonly"), client: forwarding("client", "txonly"),
+		figure: regexp.MustCompile(`^\s*Rx-pps:\s+([1-9]\d*)`), scale: 1, everySecond: true}}}}
 
 func forwarding(role, mode string) string {
 	return "dpdk-testpmd --lcores 0@{core},1@{core} --no-huge -m 512 --no-pci --file-prefix " + role +
@@ -55,41 +106,57 @@ func forwarding(role, mode string) string {
 
 // socat moves bytes between two hosts, as many people do it: by Linux's TCP, with the offloads
 // that a veth has by itself.
-var socat = Peer{Name: "socat", Package: "socat", Program: "socat", Tests: veths,
-	ask: asks(map[string][]program{veth: socatStream, vethJumbo: socatStream, vethLong: socatStream})}
+var socat = Peer{Name: "socat", Package: "socat", Program: "socat",
+	programs: map[string][]program{veth: socatStream, vethJumbo: socatStream, vethLong: socatStream}}
 
 var socatStream = []program{{server: "socat -u -b {bytes} TCP-LISTEN:{port} OPEN:/dev/null",
-	client: "socat -u -b {bytes} OPEN:/dev/zero,readbytes={stream} TCP:" + vethAddresses[0] + ":{port}", figure: untilBothEnd}}
+	client: "socat -u -b {bytes} OPEN:/dev/zero,readbytes={stream} TCP:" + vethAddresses[0] + ":{port}"}}
 
-// MPI is the test of messages of Open MPI, which NetPIPE sends back and forth: half a round
-// trip, the best of its seven trials. Ours is Open MPI over the provider of libfabric.
-const MPI = "mpi"
-
-// openMPI are the arguments of mpirun that say what carries the messages of Open MPI 4.1: its layer
-// for libfabric with a provider, UCX, or shared memory of its own.
-var openMPI = map[string]string{
-	Us:            overLibfabric("trapeze;ofi_rxm"),
-	"openmpi-ucx": "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any",
-	"openmpi-shm": overLibfabric("shm"),
-	"openmpi-tcp": overLibfabric("tcp;ofi_rxm"),
-	"openmpi-sm":  "--mca pml ob1 --mca btl self,vader",
-}
-
-func overLibfabric(provider string) string {
-	return "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include " + provider + " --mca btl self"
-}
+// overLibfabric are the arguments of mpirun that have Open MPI's messages carried by a provider of libfabric.
+const overLibfabric = "--mca pml cm --mca mtl ofi --mca btl self --mca mtl_ofi_provider_include "
 
 // withSemicolon matches arguments that end a command of a shell if they are not quoted.
 var withSemicolon = regexp.MustCompile(`\S*;\S*`)
 
-// mpiPeer is Open MPI over one of openMPI. A line of NetPIPE's result has bytes, Mbit/s and seconds.
-func mpiPeer(name string) Peer {
-	hint := "%w; see whether Open MPI runs: mpirun " + withSemicolon.ReplaceAllString(openMPI[name], "'$0'") + " NPopenmpi"
+// mpi is Open MPI 4.1 with arguments of mpirun that say what carries its messages. A line of NetPIPE's result
+// has bytes, Mbit/s and seconds.
+func mpi(name, arguments string) Peer {
+	hint := "%w; see whether Open MPI runs: mpirun " + withSemicolon.ReplaceAllString(arguments, "'$0'") + " NPopenmpi"
 	if name == Us {
 		hint = "install our provider of libfabric, the package libfabric-trapeze (docs/mpi.md), if fi_info -p trapeze finds none: " + hint
 	}
-	return Peer{Name: name, Package: "netpipe-openmpi", Program: "NPopenmpi", Statistic: "best", Tests: []string{MPI},
-		ask: asks(map[string][]program{MPI: {{environment: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
-			client: "mpirun -n 2 --oversubscribe --bind-to none " + openMPI[name] + " NPopenmpi -l {bytes} -u {bytes} -p 0 -n {trial} -o /dev/stdout",
-			figure: found(`(?m)^ *\d+ +[\d.]+ +([\d.e+-]+)\s*$`, 1e6), hint: hint}}})}
+	return Peer{Name: name, Package: "netpipe-openmpi", Program: "NPopenmpi", Statistic: "best",
+		programs: map[string][]program{MPI: {{environment: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
+			client: "mpirun -n 2 --oversubscribe --bind-to none " + arguments + " NPopenmpi -l {bytes} -u {bytes} -p 0 -n {trial} -o /dev/stdout",
+			figure: regexp.MustCompile(`^ *\d+ +[\d.]+ +([\d.e+-]+)\s*$`), scale: 1e6, hint: hint}}}}
+}
+
+// Answer is one figure in the question's unit. Tail is the p99.9 latency, 0 if the peer does not print it.
+type Answer struct {
+	Value, Tail float64
+	switches    float64 // a second, of our processes
+}
+
+// answers says whether the peer can be asked a question.
+func (p *Peer) answers(q *question) bool {
+	if p.wire == "" {
+		return p.programs[q.name] != nil
+	}
+	return q.test != "" && q.wire == "" && wires[p.wire].has(q.test)
+}
+
+// ask measures the peer.
+func (p *Peer) ask(ctx context.Context, q *asked) (a Answer, err error) {
+	if p.wire != "" {
+		return q.ofTask(ctx, q.task(p.wire))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, starting+10*q.duration, errors.New("no result in time"))
+	defer cancel()
+	values := []*float64{&a.Value, &a.Tail}
+	for i, x := range p.programs[q.name] {
+		if *values[i], err = x.run(ctx, q); err != nil {
+			return a, caused(ctx, err)
+		}
+	}
+	return a, nil
 }

@@ -3,10 +3,8 @@ package bench
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
@@ -16,6 +14,7 @@ import (
 // to or reads from, and where the other end has its own.
 type rdma struct {
 	read   bool // rather than write
+	bytes  int  // of an operation
 	target *via.Memory
 	// word is the last one of the target with the last byte of a message in it, which
 	// has the number of the write.
@@ -27,8 +26,6 @@ type rdma struct {
 	// written and landed are the numbers of the latest writes of this end and of the
 	// other one, modulo 256. Memory that was never written to has number 0.
 	written, landed byte
-	// other is the other end where this process has both.
-	other *end
 }
 
 // tellSize is the number of bytes that one end tells the other one about its target: the address
@@ -39,14 +36,15 @@ const tellSize = 12
 const mark = 0xA5
 
 // newRDMA makes the target of an end.
-func (s *Spec) newRDMA(ctx context.Context, nic *via.NIC) (*rdma, error) {
+func (p *part) newRDMA(ctx context.Context, nic *via.NIC) (*rdma, error) {
 	const word = 4
-	m, err := nic.Alloc(ctx, (s.Bytes+word-1)&^(word-1), via.MemoryAttributes{RDMAWrite: s.Test == Put, RDMARead: s.Test == Get})
+	m, err := nic.Alloc(ctx, (p.Bytes+word-1)&^(word-1), via.MemoryAttributes{RDMAWrite: p.Test == Put, RDMARead: p.Test == Get})
 	if err != nil {
 		return nil, err
 	}
-	last := s.Bytes - 1
-	r := &rdma{read: s.Test == Get, target: m, word: datasheet.IndexAt(m.Bytes()[last&^(word-1):]), shift: 8 * (last % word)}
+	last := p.Bytes - 1
+	r := &rdma{read: p.Test == Get, bytes: p.Bytes, target: m, shift: 8 * (last % word)}
+	r.word = datasheet.IndexAt(m.Bytes()[last&^(word-1):])
 	if r.read {
 		m.Bytes()[last] = mark
 	}
@@ -55,20 +53,15 @@ func (s *Spec) newRDMA(ctx context.Context, nic *via.NIC) (*rdma, error) {
 
 // tell sends the other end where this one's target is.
 func (e *end) tell() error {
-	buf, err := e.TryAcquire()
-	if err != nil {
+	if free, err := e.acquire(); !free {
 		return err
 	}
+	buf := e.buffer()
 	binary.LittleEndian.PutUint64(buf, e.rdma.target.Address())
 	binary.LittleEndian.PutUint32(buf[8:], e.rdma.target.Handle())
-	d := e.send[0]
-	d.Prepare()
-	if err := errors.Join(e.memory.AddTo(d, 0, tellSize), e.vi.PostSend(d)); err != nil {
-		return err
-	}
-	e.posted++
+	err := e.Post(tellSize)
 	e.Poll()
-	return nil
+	return err
 }
 
 // learn waits for what the other end tells.
@@ -80,147 +73,65 @@ func (e *end) learn(ctx context.Context) error {
 	if d.Length() != tellSize {
 		return fmt.Errorf("the other end tells of its memory in %d bytes, not %d", d.Length(), tellSize)
 	}
-	told := e.memory.Bytes()[e.recvOffset(e.taken):]
+	told := e.buffers[e.recvOffset(e.taken):]
 	e.rdma.address, e.rdma.handle = binary.LittleEndian.Uint64(told), binary.LittleEndian.Uint32(told[8:])
 	return e.Release()
-}
-
-// describeRDMA makes the descriptor of operation i one of n bytes.
-func (e *end) describeRDMA(i uint, n int) (*via.Descriptor, error) {
-	d := e.send[i%uint(len(e.send))]
-	d.Prepare()
-	if err := e.memory.AddTo(d, e.sendOffset(i), n); err != nil {
-		return nil, err
-	}
-	if e.rdma.read {
-		return d, d.SetRDMARead(e.rdma.address, e.rdma.handle)
-	}
-	return d, d.SetRDMAWrite(e.rdma.address, e.rdma.handle)
 }
 
 // hasLanded reports whether the other end's next write is there.
 func (r *rdma) hasLanded() bool { return byte(atomic.LoadUint32(r.word)>>r.shift) == r.landed+1 }
 
-// look has an inline NIC make progress, with that of the other end where this process
-// has it, and fails if the connection has ended, which memory does not tell.
-func (e *end) look() error {
-	if e.rdma.other != nil {
-		e.rdma.other.Poll()
+// landed reports whether the other end's next write is there, and else has an inline NIC make progress. It
+// fails if the connection has ended, which memory does not tell.
+func (e *end) landed() (bool, error) {
+	if e.rdma.hasLanded() {
+		e.rdma.landed++
+		return true, nil
 	}
-	m, err := e.TryReceive()
-	if m != nil {
-		return fmt.Errorf("a message of %d bytes that was not asked for", len(m))
+	came, err := e.receive()
+	if came {
+		return false, fmt.Errorf("a message of %d bytes that was not asked for", len(e.message))
 	}
-	return err
-}
-
-// acquireFor waits for a buffer for an operation of n bytes.
-func (e *end) acquireFor(ctx context.Context, n int) ([]byte, error) {
-	for looks, since := checkEvery, (time.Time{}); ; looks-- {
-		buf, err := e.TryAcquire()
-		if buf != nil || err != nil {
-			return buf, err
-		}
-		if err := e.look(); err != nil {
-			return nil, err
-		}
-		if looks <= 0 {
-			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
-				return nil, err
-			}
-		}
-	}
+	return false, err
 }
 
 // put writes n bytes to the other end, the last of which is the number of the write, as
 // ucx_perftest has it in ucp_put_lat.
 func put(ctx context.Context, e *end, n int) error {
-	buf, err := e.acquireFor(ctx, n)
-	if err != nil {
+	if err := e.until(ctx, (*end).acquire); err != nil {
 		return err
 	}
 	e.rdma.written++
-	buf[n-1] = e.rdma.written
-	if err := e.postRDMA(n); err != nil {
+	e.buffer()[n-1] = e.rdma.written
+	if err := e.Post(n); err != nil {
 		return err
 	}
 	e.Poll() // an inline NIC finds what has arrived
 	return e.reap()
 }
 
-// postRDMA posts an operation of n bytes.
-func (e *end) postRDMA(n int) error {
-	d, err := e.describeRDMA(e.posted, n)
-	if err != nil {
-		return err
-	}
-	if err := e.vi.PostSend(d); err != nil {
-		return err
-	}
-	e.posted++
-	return nil
-}
-
-// awaitPut polls memory until the other end's next write is there, and the NIC, which
-// has a part in it.
-func awaitPut(ctx context.Context, e *end, n int) (err error) {
-	for looks, since := checkEvery, (time.Time{}); !e.rdma.hasLanded(); looks-- {
-		if err := e.look(); err != nil {
-			return err
-		}
-		if looks <= 0 && !e.rdma.hasLanded() { // else it would wait until after a nap
-			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
-				return err
-			}
-		}
-	}
-	e.rdma.landed++
-	return nil
-}
-
-// putRoundTrip writes to the other end, and waits until that has written back.
+// putRoundTrip writes to the other end, and polls memory until that has written back, and the NIC,
+// which has a part in it.
 func putRoundTrip(ctx context.Context, e *end, n int) error {
 	if err := put(ctx, e, n); err != nil {
 		return err
 	}
-	if y := e.rdma.other; y != nil {
-		if err := awaitPut(ctx, y, n); err != nil {
-			return err
-		}
-		if err := put(ctx, y, n); err != nil {
-			return err
-		}
-	}
-	return awaitPut(ctx, e, n)
+	return e.until(ctx, (*end).landed)
 }
 
 // get reads n bytes from the other end and waits until they are here, as ucx_perftest does
 // in ucp_get with one operation under way.
 func get(ctx context.Context, e *end, n int) error {
-	buf, err := e.acquireFor(ctx, n)
-	if err != nil {
+	if err := e.until(ctx, (*end).acquire); err != nil {
 		return err
 	}
+	buf := e.buffer()
 	buf[n-1] = ^byte(mark)
-	if err := e.postRDMA(n); err != nil {
+	if err := e.Post(n); err != nil {
 		return err
 	}
-	for looks, since := checkEvery, (time.Time{}); e.completed != e.posted; looks-- {
-		done, err := e.takeSent()
-		if err != nil {
-			return err
-		}
-		if done {
-			continue // it is the read, unless it was told before the first one
-		}
-		if e.rdma.other != nil {
-			e.rdma.other.Poll()
-		}
-		if looks <= 0 {
-			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
-				return err
-			}
-		}
+	if err := e.flush(ctx); err != nil {
+		return err
 	}
 	if last := buf[n-1]; last != mark {
 		return fmt.Errorf("a read of %d bytes ends with %#x, not %#x", n, last, mark)
@@ -230,16 +141,13 @@ func get(ctx context.Context, e *end, n int) error {
 
 // replyRDMA writes back if the other end has written, or has the NIC answer reads. It
 // returns how many writes or answers there were.
-func (s *Spec) replyRDMA(ctx context.Context, e *end, side *Side) (int, error) {
-	if s.Test == Get && e.Poll() {
+func replyRDMA(ctx context.Context, e *end) (int, error) {
+	if e.rdma.read && e.Poll() {
 		return 1, nil
 	}
-	// What has landed after a look must not wait until after a nap.
-	if err := e.look(); s.Test == Get || err != nil || !e.rdma.hasLanded() {
+	landed, err := e.landed()
+	if !landed {
 		return 0, err
 	}
-	e.rdma.landed++
-	side.Messages++
-	side.Bytes += uint64(s.Bytes)
-	return 1, put(ctx, e, s.Bytes)
+	return 1, put(ctx, e, e.rdma.bytes)
 }

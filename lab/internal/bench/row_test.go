@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// rowOf is a row whose rounds have these times of a cache line, and in which our and the
+// askedOf is a question whose rounds have these times of a cache line, and in which our and the
 // peer's latencies are the round's number and its double.
-func rowOf(crossings ...[]float64) Row {
-	r := Row{Test: "latency", Bytes: 64}
-	r.prepare()
-	r.crossings = crossings
+func askedOf(crossings ...[]float64) *asked {
+	c := &Comparison{Rounds: len(crossings)}
+	q := &asked{question: question{name: "latency", unit: "us"}, comparison: c, bytes: 64, crossings: crossings,
+		who: []Peer{{Name: Us, Statistic: "p50"}, {Name: "peer", Statistic: "mean"}}, answers: map[string][]Answer{}}
 	for i := range crossings {
-		r.answers[Us] = append(r.answers[Us], Answer{Value: float64(i + 1), Tail: 10 * float64(i+1)})
-		r.answers["peer"] = append(r.answers["peer"], Answer{Value: 2 * float64(i+1), Tail: 5 * float64(i+1)})
+		q.answers[Us] = append(q.answers[Us], Answer{Value: float64(i + 1), Tail: 10 * float64(i+1)})
+		q.answers["peer"] = append(q.answers["peer"], Answer{Value: 2 * float64(i+1), Tail: 5 * float64(i+1)})
 	}
-	return r
+	return q
 }
 
 // TestDistances: rounds at different distances are not mixed, and those in which the
@@ -36,18 +36,22 @@ func TestDistances(t *testing.T) {
 		{"three distances", [][]float64{{10, 10}, {45, 50}, {210, 220}}, []float64{1, 2, 3}, []int{1, 1, 1}, 0},
 		{"nothing", nil, nil, nil, 0},
 	} {
-		r := rowOf(tt.crossings...)
 		var ours []float64
 		var rounds []int
-		last := -1.0
-		for _, row := range r.conclude() {
-			ours, rounds = append(ours, row.Ours), append(rounds, row.Rounds)
-			if row.Unsteady != tt.unsteady || row.Crossing < last || row.Crossing < row.CrossingSpread[0] || row.Crossing > row.CrossingSpread[1] {
-				t.Errorf("%s: %+v", tt.name, row)
+		last := Figure(-1)
+		rows := askedOf(tt.crossings...).conclude()
+		for i := 0; i < len(rows); i += 2 {
+			us, peer := rows[i], rows[i+1]
+			ours, rounds = append(ours, float64(*us.Value)), append(rounds, us.Rounds)
+			if us.Unsteady != tt.unsteady || us.Crossing < last || us.Crossing < us.CrossingSpread[0] || us.Crossing > us.CrossingSpread[1] {
+				t.Errorf("%s: %+v", tt.name, us)
 			}
-			last = row.Crossing
-			if row.Best != "peer" || *row.RatioToBest != 0.5 || *row.TailRatio != 2 || row.Peers["peer"] != 2*row.Ours || row.Tail[Us] != 10*row.Ours {
-				t.Errorf("%s: %+v", tt.name, row)
+			last = us.Crossing
+			if us.Who != Us || us.Ratio != nil || *us.Tail != 10**us.Value || us.Statistic != "p50" || us.Incomplete {
+				t.Errorf("%s: %+v", tt.name, us)
+			}
+			if *peer.Ratio != 0.5 || *peer.TailRatio != 2 || *peer.Value != 2**us.Value || peer.Statistic != "mean" || peer.Crossing != us.Crossing {
+				t.Errorf("%s: %+v", tt.name, peer)
 			}
 		}
 		if !slices.Equal(ours, tt.ours) || !slices.Equal(rounds, tt.rounds) {
@@ -58,10 +62,11 @@ func TestDistances(t *testing.T) {
 
 // TestPeerThatFailedLater: its answers before count, in the rounds that have them.
 func TestPeerThatFailedLater(t *testing.T) {
-	r := rowOf([]float64{45, 50}, []float64{220, 230}, []float64{46, 47}, []float64{210, 220})
-	r.answers["peer"] = r.answers["peer"][:1]
-	rows := r.conclude()
-	if len(rows) != 2 || *rows[0].RatioToBest != 0.5 || rows[0].Rounds != 2 || rows[1].RatioToBest != nil || len(rows[1].Peers) != 0 {
+	q := askedOf([]float64{45, 50}, []float64{220, 230}, []float64{46, 47}, []float64{210, 220})
+	q.answers["peer"] = q.answers["peer"][:1]
+	q.failures = map[string]string{"peer": "gone"}
+	rows := q.conclude()
+	if len(rows) != 4 || *rows[1].Ratio != 0.5 || rows[1].Failure != "gone" || rows[0].Rounds != 2 || rows[3].Ratio != nil || rows[3].Value != nil {
 		t.Errorf("%+v", rows)
 	}
 }

@@ -1,188 +1,165 @@
+// Package bench measures messages between two ends: in one process, or in two that are pinned to
+// a core each. The command that uses it starts itself again as worker processes, which take their
+// part of a Task and give a Side.
 package bench
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// Task is a measurement of ours: what, over which wire, with which engine.
+// Test names a measurement.
+type Test string
+
+// Tests.
+const (
+	// Latency: halves of round trips, one message at a time.
+	Latency Test = "latency"
+	// Bandwidth: a stream in one direction, with a window of messages under way.
+	Bandwidth Test = "bandwidth"
+	// Put: halves of round trips of RDMA writes, which each end finds by polling the
+	// last byte of its memory.
+	Put Test = "put"
+	// Get: RDMA reads, one at a time, from the post to the completion.
+	Get Test = "get"
+	// Fetch: pages from another process's memory, a request and a reply.
+	Fetch Test = "fetch"
+	// Frames: a stream of frames through a memif with no NIC on top.
+	Frames Test = "frames"
+	// Idle: messages that come rarely, to an end that sleeps.
+	Idle Test = "idle"
+)
+
+// tests are the rows of what is measured.
+var tests = map[Test]struct {
+	least, most int // bytes
+	// ways is the number of messages that are timed together, of which a latency is one; 0 for a stream.
+	ways uint64
+	// window is the usual number of messages under way on a VI; 0 for as many as a cache holds. A round trip
+	// needs one, and another that is given back meanwhile; a read is over before the next one.
+	window int
+}{
+	Latency:   {0, datasheet.MaxTransfer, 2, 4},
+	Bandwidth: {0, datasheet.MaxTransfer, 0, 0},
+	Put:       {1, datasheet.MaxTransfer, 2, 4},
+	Get:       {1, datasheet.MaxTransfer, 1, 1},
+	Fetch:     {netmem.MinPage, netmem.MaxPage, 1, 1},
+	Frames:    {1, wire.MemifDefaultMTU, 0, 1},
+	Idle:      {stampSize, stampSize, 0, 4},
+}
+
+// Tests returns the names of what "bench" measures.
+func Tests() (names []string) {
+	for _, t := range []Test{Latency, Bandwidth, Put, Get, Fetch, Frames} {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// oneSided reports whether it is RDMA that is measured.
+func (t Test) oneSided() bool { return t == Put || t == Get }
+
+// ErrSpec is wrapped by the errors about values that cannot be measured.
+var ErrSpec = errors.New("bad benchmark")
+
+// Task is a measurement of our NICs. Workers read it as JSON.
 type Task struct {
-	Spec Spec
-	// Wire is a key of wires.
+	Test Test
+	// Wire is one of Wires, or for Idle one of IdleWires.
 	Wire string
-	// Placement of the engines: "" is the wire's usual one, else inline or thread.
+	// Placement of the engines: default is the wire's usual one, else inline or thread.
 	Placement string
+	// Bytes of a message; VIs take turns, on each of which Window messages are under way.
+	Bytes, VIs, Window int
+	// Reliability is a key of levels.
+	Reliability string
+	// For is the time to measure, after a tenth of that to warm up. Of Idle half is without messages.
+	For time.Duration
+	// Pause before each message of Idle.
+	Pause time.Duration
 	// Cores for the echo and the source; none = wherever the system puts them.
 	Cores []int
+	// Eager says that the NICs have messages and descriptors before they are posted.
+	Eager bool
+	// Garbage is the number of bytes a second that another goroutine of each worker allocates and drops.
+	Garbage int64
+	// Beside the VIs of messages in one process are Unused others, the receivers share CQs, and messages come from
+	// Regions at each NIC, picked at random.
+	Unused, CQs, Regions int
+	// Profiles is the folder for profiles of the workers' CPU time, "" for none.
+	Profiles string
 }
 
-// starting is the time in which processes come up and end, beside the time to measure for.
-const starting = 30 * time.Second
-
-func (t *Task) limit() time.Duration { return starting + 2*time.Duration(t.Spec.Nanoseconds) }
-
-// core is the one of a process, negative for any. Over UDP it is any: a goroutine takes the datagrams, and
-// would get the only core of a process that polls after 10 ms, when the scheduler preempts it.
-func (t *Task) core(i int) int {
-	if len(t.Cores) == 0 || t.Wire == "udp" {
-		return -1
-	}
-	return t.Cores[i%len(t.Cores)]
+// NewTask makes a task with what is usual, on one reliable VI.
+func NewTask(test Test, wire string, bytes int, d time.Duration, cores []int) Task {
+	t := Task{Test: test, Wire: wire, Bytes: bytes, Placement: "default", VIs: 1, Reliability: "reliable-delivery", For: d, Cores: cores}
+	t.Window = t.UsualWindow()
+	return t
 }
 
-// path is a way between two NICs that is set up for one measurement.
-type path struct {
-	echo, source string // addresses
-	single       bool   // one process has both
-	folder       string // removed at the end
-	cable        *cable // if the ends are in network namespaces of their own
-	server       *served
+// UsualWindow is the number of messages that are under way on a VI if nothing else is said. Each has a buffer
+// of its own at both ends; more of them than a second-level cache holds would measure the memory instead.
+func (t *Task) UsualWindow() int {
+	const inCache = 512 << 10
+	if w := tests[t.Test].window; w > 0 {
+		return w
+	}
+	n := min(max(inCache/max(t.Bytes, 1), 8), 512)
+	if t.Wire == vethLong {
+		n *= 2 // a message is two frames there
+	}
+	return n
 }
 
-func (p *path) remove() {
-	if p.folder != "" {
-		_ = os.RemoveAll(p.folder)
-	}
-	if p.cable != nil {
-		_ = p.cable.close()
-	}
+var levels = map[string]via.Reliability{
+	"unreliable": via.Unreliable, "reliable-delivery": via.ReliableDelivery, "reliable-reception": via.ReliableReception,
 }
 
-// sharedMemory makes paths in memory that two processes share, with a value of option share.
-func sharedMemory(share string) func(t *Task) (*path, error) {
-	return func(t *Task) (*path, error) {
-		return t.sockets(func(folder string) (echo, source string) {
-			at := "emu:?wire=shm:" + filepath.Join(folder, "wire") + t.option() + "&share=" + share
-			return at + "&role=listen", at + "&role=connect"
-		})
-	}
-}
-
-// wires make paths.
-var wires = map[string]func(t *Task) (*path, error){
-	"memory": func(t *Task) (*path, error) {
-		a := "emu:?wire=mem:trapeze-bench" + t.option()
-		return &path{echo: a, source: a, single: true}, nil
-	},
-	"shm":       sharedMemory("off"),
-	"shm-share": sharedMemory("on"),
-	"shm-write": sharedMemory("write"),
-	"memif": func(t *Task) (*path, error) {
-		return t.sockets(func(folder string) (echo, source string) {
-			at := "emu:?wire=memif:" + filepath.Join(folder, "wire") + "&mode=poll" + t.option()
-			return at + "&role=server", at + "&role=client"
-		})
-	},
-	"udp":       (*Task).udp,
-	"vfio-user": (*Task).behindVFIOUser,
-	veth:        (*Task).overVeth,
-	vethJumbo:   (*Task).overVeth,
-	vethLong:    (*Task).overVeth,
-}
-
-// Wires returns the names of the wires.
-func Wires() []string { return slices.Sorted(maps.Keys(wires)) }
-
-// Validate checks a Task before anything is started. Errors wrap ErrSpec.
-func (t *Task) Validate() error {
-	if wires[t.Wire] == nil {
-		return fmt.Errorf("%w: wire %q (%s)", ErrSpec, t.Wire, strings.Join(Wires(), ", "))
-	}
-	if t.Placement != "" && t.Placement != "inline" && t.Placement != "thread" {
-		return fmt.Errorf("%w: placement %q (default, inline or thread)", ErrSpec, t.Placement)
-	}
-	if t.Wire == "vfio-user" && t.Placement != "" {
-		return fmt.Errorf("%w: placement %q: behind vfio-user the engines have a process of their own", ErrSpec, t.Placement)
-	}
-	if t.Wire == "memory" && t.Spec.VIs != 1 {
-		return fmt.Errorf("%w: %d VIs (over the wire memory: 1)", ErrSpec, t.Spec.VIs)
-	}
-	return t.Spec.Validate()
-}
-
-func (t *Task) path() (*path, error) {
-	if err := t.Validate(); err != nil {
-		return nil, err
-	}
-	return wires[t.Wire](t)
-}
-
-// option is the placement as an option of an address.
-func (t *Task) option() string {
-	if t.Placement == "" {
-		return ""
-	}
-	return "&engine=" + t.Placement
-}
-
-// sockets makes a folder for sockets and a path over them.
-func (t *Task) sockets(addresses func(folder string) (echo, source string)) (*path, error) {
-	folder, err := os.MkdirTemp("", "trapeze-bench-")
-	if err != nil {
-		return nil, err
-	}
-	p := &path{folder: folder}
-	p.echo, p.source = addresses(folder)
-	return p, nil
-}
-
-func (t *Task) udp() (*path, error) {
-	ports, err := freePorts(2)
-	if err != nil {
-		return nil, err
-	}
-	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	address := func(own, peer int) string {
-		return fmt.Sprintf("emu:?wire=udp://%s&peer=%s%s", at(own), at(peer), t.option())
-	}
-	return &path{echo: address(0, 1), source: address(1, 0)}, nil
-}
-
-// freePorts finds ports that are not in use now.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			return nil, err
-		}
-		// Kept until all are found, so that they differ.
-		defer c.Close()
-		ports = append(ports, c.LocalAddr().(*net.UDPAddr).Port)
-	}
-	return ports, nil
-}
-
-// behindVFIOUser puts both NICs in a process of their own, behind vfio-user.
-func (t *Task) behindVFIOUser() (*path, error) {
-	p, err := t.sockets(func(folder string) (echo, source string) {
-		return "vfio-user:" + filepath.Join(folder, "nic0"), "vfio-user:" + filepath.Join(folder, "nic1")
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.server = &served{Sockets: []string{filepath.Join(p.folder, "nic0"), filepath.Join(p.folder, "nic1")}}
-	return p, nil
-}
-
-// awaitFiles waits until files are there.
-func awaitFiles(ctx context.Context, names []string) error {
-	for _, name := range names {
-		for {
-			if _, err := os.Stat(name); err == nil {
-				break
-			}
-			if err := sleep(ctx, lookPause); err != nil {
-				return fmt.Errorf("%s does not appear: %w", name, err)
-			}
+// EachOf returns an error that wraps ErrSpec unless all words are among those allowed.
+func EachOf(what string, words, allowed []string) error {
+	for _, w := range words {
+		if !slices.Contains(allowed, w) {
+			return fmt.Errorf("%w: %s %q (%s)", ErrSpec, what, w, strings.Join(allowed, ", "))
 		}
 	}
 	return nil
 }
+
+// Validate checks the values of a Task that depend on each other. Errors wrap ErrSpec.
+func (t *Task) Validate() error {
+	test, known := tests[t.Test]
+	if !known {
+		return EachOf("test", []string{string(t.Test)}, Tests())
+	}
+	w, known := wires[t.Wire]
+	if !known || !w.has(t.Test) {
+		return EachOf("wire of test "+string(t.Test), []string{t.Wire}, wiresOf(t.Test))
+	}
+	buffers := int64(t.Bytes) * int64(t.VIs) * int64(t.Window)
+	switch {
+	case t.Bytes < test.least || t.Bytes > test.most:
+		return fmt.Errorf("%w: message of %d bytes (%s: %d to %d)", ErrSpec, t.Bytes, t.Test, test.least, test.most)
+	case buffers > mostBuffers:
+		return fmt.Errorf("%w: %d bytes in all buffers (up to %d)", ErrSpec, buffers, int64(mostBuffers))
+	case t.Placement != "default" && !w.placed:
+		return fmt.Errorf("%w: placement %q: wire %s has no engine that could be placed", ErrSpec, t.Placement, t.Wire)
+	case t.VIs > 1 && (w.socket || t.Test == Fetch || t.Test == Frames || t.Test == Idle):
+		return fmt.Errorf("%w: %d VIs (1 for %s over %s)", ErrSpec, t.VIs, t.Test, t.Wire)
+	case t.Test == Get && t.Reliability == "unreliable":
+		return fmt.Errorf("%w: VIA has no RDMA read on unreliable VIs", ErrSpec)
+	case t.Test == Fetch && t.Bytes&(t.Bytes-1) != 0:
+		return fmt.Errorf("%w: pages of %d bytes (a power of two)", ErrSpec, t.Bytes)
+	}
+	return nil
+}
+
+// mostBuffers is the number of bytes that all buffers of an end may take.
+const mostBuffers = 4 << 30

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -19,9 +18,6 @@ const (
 	vethJumbo = "veth-9000"
 	vethLong  = "veth-65535"
 )
-
-// veths are all of them, and vethMTU their MTUs.
-var veths = []string{veth, vethJumbo, vethLong}
 
 var vethMTU = map[string]int{veth: 1500, vethJumbo: 9000, vethLong: 65535}
 
@@ -82,7 +78,7 @@ func (c *cable) in(i int, f func() error) error {
 }
 
 // outside runs f, which may change the namespace, on a thread that then goes back. A thread that
-// cannot is lost to the program. f's error, which is why it cannot, is told alone.
+// cannot is lost to the program; f's error explains why, and is returned alone.
 func outside(f func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
@@ -109,35 +105,11 @@ func (c *cable) close() (err error) {
 
 // overVeth makes the path between two interfaces. Unless the task says otherwise the polls of the
 // processes drive the engines: a thread of the engine would want the very core that they poll on.
-func (t *Task) overVeth() (*path, error) {
-	c, err := newCable(t.Wire)
-	if err != nil {
-		return nil, err
+func overVeth(t *Task, p *path) (err error) {
+	if p.cable, err = newCable(t.Wire); err != nil {
+		return err
 	}
-	option := t.option()
-	if option == "" {
-		option = "&engine=inline"
-	}
-	at := "emu:?wire=afxdp:" + vethName + option
-	return &path{echo: at, source: at, cable: c}, nil
-}
-
-// in runs f where end number i of the path is.
-func (p *path) in(i int, f func() error) error {
-	if p.cable == nil {
-		return f()
-	}
-	return p.cable.in(i, f)
-}
-
-// askVeth measures a stream of ours.
-func askVeth(ctx context.Context, t Task) (a Answer, err error) {
-	r, err := Run(ctx, t)
-	if err == nil && r.Source.Messages == 0 {
-		err = errNothing
-	}
-	if err != nil {
-		return a, err
-	}
-	return Answer{Value: r.Source.MBPerSecond(), switches: r.SwitchRate()}, nil
+	p.echo = "emu:?wire=afxdp:" + vethName + cmp.Or(t.option(), "&engine=inline")
+	p.source = p.echo
+	return nil
 }

@@ -1,247 +1,200 @@
-// Package breakdown tells where the time of one message goes, step by step, and
-// what the machine takes at least.
+// Package breakdown tells where the time of one message goes, step by step.
 package breakdown
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Layer is one of those that the SONIC-VIA paper has (section 6). Its third one, the kernel
-// agent, opens, connects and registers, and has no step of a message.
-type Layer string
-
-// Layers.
+// Layers are those of the SONIC-VIA paper (section 6). Its third one, the kernel agent,
+// opens, connects and registers, and has no step of a message.
 const (
-	Application  Layer = "application"   // the program's thread in the provider's library
-	MessageLayer Layer = "message layer" // the NICs
+	Application  = "application"   // the program's thread in the provider's library
+	MessageLayer = "message layer" // the NICs
 )
 
-// Step is one step of a message's way.
+// Step is one step of a message's way, or several together.
 type Step struct {
-	Name  string  `json:"step"`
-	Ns    float64 `json:"ns"`
-	Layer Layer   `json:"layer"`
-	What  string  `json:"what"`
+	Name  string       `json:"step"`
+	Ns    bench.Figure `json:"ns"`
+	Share bench.Figure `json:"percent" help:"of the whole"`
+	Layer string       `json:"layer"`
+	What  string       `json:"what"`
 }
 
-// Result is one message by step, and the limits.
+// Result is one message by step.
 type Result struct {
-	Bytes int    `json:"bytes"`
-	Steps []Step `json:"steps"`
-	// Sum of the steps; Whole is the same message without any borders in it, and
-	// Remainder what the steps leave of it.
-	Sum       float64 `json:"sum_ns"`
-	Whole     float64 `json:"whole_ns"`
-	Remainder float64 `json:"remainder_ns"`
-	// Border holds what one look at the counter takes; it has been taken off.
-	Border float64 `json:"border_ns"`
-	Limits Limits  `json:"limits"`
+	Bytes bench.Size `json:"bytes"`
+	Steps []Step     `json:"steps"`
+	// Sums are those of each layer's steps and of all of them, what these leave of the whole, and the whole: the same
+	// message without any borders in it.
+	Sums []Step `json:"sums"`
+	// Border is the time of one look at the counter; it has been taken off.
+	Border bench.Figure `json:"border_ns"`
 }
 
-// Spent is the sum of a layer's steps, in nanoseconds.
-func (r *Result) Spent(l Layer) (ns float64) {
-	for _, s := range r.Steps {
-		if s.Layer == l {
-			ns += s.Ns
-		}
-	}
-	return ns
+// Table prints the steps, their sums and the whole.
+func (r *Result) Table(out io.Writer) error {
+	fmt.Fprintf(out, "One message of %v, one way\n", r.Bytes)
+	return command.Text(out, append(slices.Clone(r.Steps), r.Sums...))
 }
 
-// MaxBytes of a message: the ring of the wire holds all its frames at once.
-const MaxBytes = 64 << 10
-
-// MinFor is the least time in which anything can be measured.
-const MinFor = 10 * time.Millisecond
-
-// Options of Run.
+// Options of Run. The ring of the wire holds all frames of a message at once.
 type Options struct {
-	// Bytes of the message, 0 to MaxBytes.
-	Bytes int
-	// For is at least MinFor.
-	For time.Duration `flag:"duration" default:"3s" help:"how long to measure, about, in all"`
-	// Pairs are where it is measured between two processes; step by step it is on the
-	// first core of the first pair. None to pin nothing.
-	Pairs []bench.Pair
-	Eager bool `flag:"eager" help:"have the NICs hold messages, descriptors and tokens before they are posted, and show the steps with and without; not between processes"`
-	// Progress, if not nil, is called after each of Steps parts.
-	Progress bench.Progress
-}
-
-// Parts is the number of times that Progress is called.
-const Parts = 5
-
-// ErrOptions is wrapped by the errors about bad options.
-var ErrOptions = errors.New("bad breakdown")
-
-// Validate checks options. Errors wrap ErrOptions.
-func (o *Options) Validate() error {
-	switch {
-	case o.Bytes < 0 || o.Bytes > MaxBytes:
-		return fmt.Errorf("%w: %d bytes (0 to %d)", ErrOptions, o.Bytes, MaxBytes)
-	case o.For < MinFor || o.For > 10*time.Minute:
-		return fmt.Errorf("%w: duration %v (10ms to 10m)", ErrOptions, o.For)
-	}
-	return nil
-}
-
-// Run measures.
-func Run(ctx context.Context, o Options) (r Result, err error) {
-	if err := o.Validate(); err != nil {
-		return r, err
-	}
-	if err = bench.OnCore(ctx, o.core(), func() error { return o.message(ctx, &r) }); err == nil {
-		r.Limits, err = o.limits(ctx)
-	}
-	return r, err
-}
-
-// core is where the message is measured step by step; -1 for any.
-func (o *Options) core() int {
-	if len(o.Pairs) == 0 {
-		return -1
-	}
-	return o.Pairs[0].Cores[0]
-}
-
-// message measures the steps and the whole.
-func (o *Options) message(ctx context.Context, r *Result) (err error) {
-	rate := ticks.Rate(min(o.For/20, 50*time.Millisecond))
-	var pairs pairs
-	defer func() { err = errors.Join(err, pairs.close()) }()
-	for _, p := range []struct {
-		at     **pair
-		probed bool
-		mode   emulator.DoorbellMode
-	}{{&pairs.probed, true, emulator.DoorbellsDefault}, {&pairs.plain, false, emulator.DoorbellsDefault}, {&pairs.stored, false, emulator.DoorbellsMapped}} {
-		if *p.at, err = newPair(ctx, o, p.probed, p.mode); err != nil {
-			return err
-		}
-	}
-	best := round{whole: math.Inf(1)}
-	for i := range rounds {
-		r, err := o.round(ctx, &pairs)
-		if err != nil {
-			return err
-		}
-		if r.total()+r.whole < best.total()+best.whole {
-			best = r
-		}
-		if i%(rounds/messageParts) == rounds/messageParts-1 {
-			o.Progress.Step()
-		}
-	}
-	spent := best.spent
-	doorbell := min(max(best.single-best.batched, 0), spent[phasePost])
-	completion := min(best.completion, spent[phaseDeliver])
-	for _, s := range []Step{
-		{"post", spent[phasePost] - doorbell, Application, "PostSend: checks, token into the ring; less the doorbell"},
-		{"doorbell", doorbell, Application, "lock, call, index: a post alone less one of a batch"},
-		{"fetch", spent[phaseFetch], MessageLayer, "sender's NIC: fetches and checks token and descriptor"},
-		{"copy", spent[phaseCopy], MessageLayer, "header and payload from registered memory into the wire's buffer"},
-		{"wire", spent[phaseWire], MessageLayer, "inside the wire: room, publishing, giving back"},
-		{"deliver", spent[phaseDeliver] - completion, MessageLayer, "receiver's NIC: checks frame, finds the descriptor, copies the payload to its place"},
-		{"completion", completion, MessageLayer, "length, status: a descriptor flushed on a VI that is not connected"},
-		{"poll", spent[phasePoll], Application, "RecvDone finds the status"},
-		{"rest", spent[phaseRest], MessageLayer, "both NICs' loops around that: taking the frame, timers, reliability, acknowledgement"},
-	} {
-		s.Ns /= rate
-		r.Sum += s.Ns
-		r.Steps = append(r.Steps, s)
-	}
-	r.Bytes, r.Whole, r.Border = o.Bytes, best.whole/rate, best.border/rate
-	r.Remainder = r.Whole - r.Sum
-	return nil
+	bench.Local `override:"duration" default:"3s" help:"how long to measure, about, in all"`
+	Bytes       option.Bytes `flag:"bytes" default:"64" range:"0..64K" help:"bytes of the message, up to 64K"`
+	Eager       bool         `flag:"eager" help:"have the NICs hold messages, descriptors and tokens before they are posted"`
 }
 
 // rounds is the number of times that everything is measured; the round in which least else was
 // going on counts, as the speed of a processor that others share changes.
 const rounds = 30
 
-// messageParts of the Parts are rounds.
-const messageParts = 3
+// Steps is the number of times that Run calls progress.
+func (o *Options) Steps() int { return rounds }
+
+// Run measures.
+func Run(ctx context.Context, o Options, progress bench.Progress) (r Result, err error) {
+	err = bench.OnCore(ctx, o.Core(), func() (err error) { r, err = o.message(ctx, progress); return err })
+	return r, err
+}
 
 // round is one round's figures in ticks.
 type round struct {
-	border                      float64
-	spent                       [phaseCount]float64
-	whole                       float64
-	single, batched, completion float64
+	border float64
+	spent  [phaseCount]float64
+	whole  float64
 }
 
-// total is the sum of the phases.
-func (r *round) total() (sum float64) {
-	for _, s := range r.spent {
+// sum is the time of all phases.
+func sum(spent [phaseCount]float64) (sum float64) {
+	for _, s := range spent {
 		sum += s
 	}
 	return sum
 }
 
-// pairs are those on which a round is measured.
-type pairs struct {
-	probed *pair // its wire is watched
-	plain  *pair
-	stored *pair // its doorbells are in memory
+// message measures the steps on a pair whose wire is watched, and the whole on another one.
+func (o *Options) message(ctx context.Context, progress bench.Progress) (r Result, err error) {
+	rate := ticks.Rate(min(o.For/20, 50*time.Millisecond))
+	var pairs [2]*pair
+	for i := range pairs {
+		p, err := newPair(ctx, o, i == 0)
+		if err != nil {
+			return r, err
+		}
+		defer p.Close()
+		pairs[i] = p
+	}
+	best := round{whole: math.Inf(1)}
+	for range rounds {
+		now := round{border: borderCost()}
+		if now.spent, err = pairs[0].phases(ctx, o.For/rounds/2, now.border); err != nil {
+			return r, err
+		}
+		whole, err := pairs[1].phases(ctx, o.For/rounds/2, now.border)
+		if err != nil {
+			return r, err
+		}
+		if now.whole = sum(whole); sum(now.spent)+now.whole < sum(best.spent)+best.whole {
+			best = now
+		}
+		progress.Step()
+	}
+	spent, total := best.spent, sum(best.spent)
+	step := func(name string, ticks float64, layer, what string) Step {
+		return Step{name, bench.Figure(ticks / rate), bench.Figure(100 * ticks / max(best.whole, 1)), layer, what}
+	}
+	r.Bytes, r.Border = bench.Size(o.Bytes), bench.Figure(best.border/rate)
+	r.Steps = []Step{
+		step("post", spent[phasePost], Application, "PostSend: checks, token into the ring, doorbell"),
+		step("fetch", spent[phaseFetch], MessageLayer, "sender's NIC: fetches and checks token and descriptor"),
+		step("copy", spent[phaseCopy], MessageLayer, "header and payload from registered memory into the wire's buffer"),
+		step("wire", spent[phaseWire], MessageLayer, "room, publishing, giving back; of a short message the copy, too"),
+		step("deliver", spent[phaseDeliver], MessageLayer, "receiver's NIC: checks, finds the descriptor, copies the payload, completes"),
+		step("poll", spent[phasePoll], Application, "RecvDone finds the status"),
+		step("rest", spent[phaseRest], MessageLayer, "both NICs' loops: taking the frame, timers, reliability, acknowledgement"),
+	}
+	application := spent[phasePost] + spent[phasePoll]
+	r.Sums = []Step{
+		step(Application, application, Application, "its steps; the kernel agent has none"),
+		step(MessageLayer, total-application, MessageLayer, "its steps"),
+		step("sum", total, "", "all steps"),
+		step("remainder", best.whole-total, "", "what borders do to the processor beyond their cost in a loop"),
+		step("whole", best.whole, "", "without borders"),
+	}
+	return r, nil
 }
 
-func (p *pairs) close() (err error) {
-	for _, one := range []*pair{p.probed, p.plain, p.stored} {
-		if one != nil {
-			err = errors.Join(err, one.Close())
+const (
+	// warmUp is the number of messages before those that are measured, and leastMessages of these are there
+	// however little time there is.
+	warmUp, leastMessages = 1000, 100
+	// keep is the share of messages that count: those that took least. The others were
+	// interrupted.
+	keep = 0.8
+)
+
+// phases is the mean time of each phase in ticks, borders taken off. Means of the
+// same messages add up to the mean of their sum.
+func (p *pair) phases(ctx context.Context, d time.Duration, border float64) (spent [phaseCount]float64, err error) {
+	var all []timeline
+	one := func() error {
+		err := p.once()
+		all = append(all, p.line)
+		return err
+	}
+	if err := bench.Rounds(ctx, 0, warmUp, one); err != nil {
+		return spent, err
+	}
+	all = all[:0]
+	if err := bench.Rounds(ctx, d, leastMessages, one); err != nil {
+		return spent, err
+	}
+	slices.SortFunc(all, func(a, b timeline) int { return int(a.total()) - int(b.total()) })
+	all = all[:max(int(keep*float64(len(all))), 1)]
+	for i := range all {
+		for f := range phaseCount {
+			spent[f] += float64(all[i].spent[f]) - border*float64(all[i].marks[f])
 		}
 	}
-	return err
+	for f := range spent {
+		spent[f] = max(spent[f]/float64(len(all)), 0)
+	}
+	return spent, nil
 }
 
-func (o *Options) round(ctx context.Context, p *pairs) (r round, err error) {
-	each := o.For * messageParts / Parts / rounds / 4
-	if r.border, err = borderCost(); err != nil {
-		return r, err
-	}
-	if r.spent, err = p.probed.phases(ctx, each, r.border); err != nil {
-		return r, err
-	}
-	if r.whole, err = p.plain.whole(ctx, each, r.border); err != nil {
-		return r, err
-	}
-	if r.single, r.batched, err = p.plain.posts(ctx, each); err != nil {
-		return r, err
-	}
-	r.completion, err = p.stored.completions(ctx, each)
-	return r, err
-}
-
-// once sends one message; begin, turn and end are told the borders that only the
-// caller of the NICs can see.
-func (p *pair) once(begin func(), turn func(phase), end func()) error {
+// once sends one message, and tells the timeline the borders that only the caller of the NICs can see.
+func (p *pair) once() error {
 	p.sender.d.Rearm()
-	begin()
-	err := p.sender.vi.PostSend(p.sender.d)
-	if err != nil {
+	p.line.begin(phasePost)
+	if err := p.sender.vi.PostSend(p.sender.d); err != nil {
 		return err
 	}
 	// A message of several frames may take several steps.
 	for {
-		turn(phaseFetch)
+		p.line.turn(phaseFetch)
 		p.sender.device.Poll()
-		turn(phaseRest)
+		p.line.turn(phaseRest)
 		p.receiver.device.Poll()
 		if p.receiver.d.Status().Done() {
 			break
 		}
 	}
-	turn(phasePoll)
+	p.line.turn(phasePoll)
 	d, err := p.receiver.vi.RecvDone()
-	end()
+	p.line.end()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/via"
@@ -15,10 +14,8 @@ import (
 type node struct {
 	device *emulator.Device
 	nic    *via.NIC
-	vi     *via.VI           // connected to the other node
-	lone   *via.VI           // not connected
-	d      *via.Descriptor   // of vi
-	many   []*via.Descriptor // of lone
+	vi     *via.VI // connected to the other node
+	d      *via.Descriptor
 }
 
 // pair is two nodes on a memory wire.
@@ -27,12 +24,10 @@ type pair struct {
 	line             timeline
 }
 
-// lot is the number of posts or completions that are measured at a time.
-const lot = 256
-
-// newPair makes and connects a pair; probed says whether its wire is watched.
-func newPair(ctx context.Context, o *Options, probed bool, mode emulator.DoorbellMode) (p *pair, err error) {
-	p = &pair{}
+// newPair makes and connects a pair. If its wire is watched its timeline has all borders, else the
+// first and the last one alone.
+func newPair(ctx context.Context, o *Options, watched bool) (p *pair, err error) {
+	p = &pair{line: timeline{watched: watched}}
 	a, b, err := wire.NewMemory(wire.MemoryOptions{})
 	if err != nil {
 		return nil, err
@@ -43,12 +38,12 @@ func newPair(ctx context.Context, o *Options, probed bool, mode emulator.Doorbel
 		}
 	}()
 	ports := [2]wire.Port{a, b}
-	if probed {
+	if watched {
 		ports[0] = &probe{a, &p.line, phaseCopy, phaseRest}
 		ports[1] = &probe{b, &p.line, phaseRest, phaseDeliver}
 	}
 	for i, n := range []*node{&p.sender, &p.receiver} {
-		if err := n.open(ctx, ports[i], o, mode); err != nil {
+		if err := n.open(ctx, ports[i], o); err != nil {
 			return p, err
 		}
 	}
@@ -58,50 +53,37 @@ func newPair(ctx context.Context, o *Options, probed bool, mode emulator.Doorbel
 	return p, p.receiver.vi.PostRecv(p.receiver.d)
 }
 
-// open makes the NIC, which owns the port, and what a node has.
-func (n *node) open(ctx context.Context, port wire.Port, o *Options, mode emulator.DoorbellMode) (err error) {
-	opts, bytes := bench.Quiet(), o.Bytes
+// open makes the NIC, which owns the port, a VI, and its descriptor.
+func (n *node) open(ctx context.Context, port wire.Port, o *Options) (err error) {
+	opts, bytes := bench.Quiet(), max(int(o.Bytes), 1)
 	opts.Eager = o.Eager
-	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port, Doorbells: mode}); err != nil {
+	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port}); err != nil {
 		return err
 	}
 	if n.nic, err = via.OpenDevice(ctx, n.device, opts); err != nil {
 		return err
 	}
-	a := via.VIAttributes{MaxTransfer: uint32(max(bytes, 1)), SendDepth: lot, RecvDepth: lot}
-	if n.vi, err = n.nic.CreateVI(ctx, a, nil, nil); err != nil {
+	if n.vi, err = n.nic.CreateVI(ctx, via.VIAttributes{MaxTransfer: uint32(bytes), SendDepth: 2, RecvDepth: 2}, nil, nil); err != nil {
 		return err
 	}
-	if n.lone, err = n.nic.CreateVI(ctx, a, nil, nil); err != nil {
-		return err
-	}
-	at := (bytes + 63) &^ 63
-	stride := descriptors.DescriptorBytes(1)
-	m, err := n.nic.Alloc(ctx, at+(lot+1)*stride, via.MemoryAttributes{})
+	m, err := n.nic.Alloc(ctx, bytes, via.MemoryAttributes{})
 	if err != nil {
 		return err
 	}
-	for i := range lot + 1 {
-		d, err := m.NewDescriptor(at+i*stride, 1)
-		if err != nil {
-			return err
-		}
-		if err := m.AddTo(d, 0, bytes); err != nil {
-			return err
-		}
-		n.many = append(n.many, d)
+	d, err := n.vi.NewDescriptors(ctx, 1, 1)
+	if err != nil {
+		return err
 	}
-	n.d, n.many = n.many[lot], n.many[:lot]
-	return nil
+	n.d = d[0]
+	return m.AddTo(n.d, 0, int(o.Bytes))
 }
 
 // Close frees everything; a NIC closes its device and that its end of the wire.
-func (p *pair) Close() error {
-	var errs []error
+func (p *pair) Close() (err error) {
 	for _, n := range []*node{&p.sender, &p.receiver} {
 		if n.nic != nil {
-			errs = append(errs, n.nic.Close())
+			err = errors.Join(err, n.nic.Close())
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -1,9 +1,9 @@
 package breakdown
 
 import (
-	"errors"
-	"slices"
-
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -24,22 +24,43 @@ const (
 
 // timeline is the time of one message by phase, in ticks.
 type timeline struct {
-	on    bool
-	at    uint64
-	now   phase
-	spent [phaseCount]uint64
-	marks [phaseCount]uint32
+	watched bool // the borders between begin and end count
+	on      bool // they do now
+	at      uint64
+	now     phase
+	spent   [phaseCount]uint64
+	marks   [phaseCount]uint32
+}
+
+// total is the sum of the phases.
+func (t *timeline) total() (sum uint64) {
+	for _, s := range t.spent {
+		sum += s
+	}
+	return sum
 }
 
 // begin starts a message.
 func (t *timeline) begin(p phase) {
 	t.spent, t.marks = [phaseCount]uint64{}, [phaseCount]uint32{}
-	t.on, t.now = true, p
+	t.on, t.now = t.watched, p
 	t.at = ticks.Now()
 }
 
 // turn ends the phase that is on and begins another.
 func (t *timeline) turn(p phase) {
+	if t.on {
+		t.mark(p)
+	}
+}
+
+// end ends the message.
+func (t *timeline) end() {
+	t.mark(phaseRest)
+	t.on = false
+}
+
+func (t *timeline) mark(p phase) {
 	now := ticks.Now()
 	t.spent[t.now] += now - t.at
 	t.marks[t.now]++
@@ -55,97 +76,88 @@ type probe struct {
 	reserved, received phase
 }
 
-// enter is called first by what the NIC calls on the data path.
-func (p *probe) enter() {
-	if p.t.on {
-		p.t.turn(phaseWire)
-	}
-}
-
-// leave is called last.
-func (p *probe) leave(next phase) {
-	if p.t.on {
-		p.t.turn(next)
-	}
-}
-
-// Reserve is described at engine.Port.
 func (p *probe) Reserve(n int) []byte {
-	p.enter()
+	p.t.turn(phaseWire)
 	b := p.Memory.Reserve(n)
-	p.leave(p.reserved)
+	p.t.turn(p.reserved)
 	return b
 }
 
-// Commit is described at engine.Port.
 func (p *probe) Commit() {
-	p.enter()
+	p.t.turn(phaseWire)
 	p.Memory.Commit()
-	p.leave(phaseRest)
+	p.t.turn(phaseRest)
 }
 
-// Publish is described at engine.Progressive.
 func (p *probe) Publish(n int) {
-	p.enter()
+	p.t.turn(phaseWire)
 	p.Memory.Publish(n)
-	p.leave(p.reserved)
+	p.t.turn(p.reserved)
 }
 
-// Flush is described at engine.Port.
 func (p *probe) Flush() {
-	p.enter()
+	p.t.turn(phaseWire)
 	p.Memory.Flush()
-	p.leave(phaseRest)
+	p.t.turn(phaseRest)
 }
 
-// Receive is described at engine.Port. A border stands behind a frame only: most
-// looks are in vain, and borders cost more than they take.
+// Receive has a border behind a frame only: most calls find none, and a border costs more than such a call.
 func (p *probe) Receive() []byte {
 	b := p.Memory.Receive()
 	if b != nil {
-		p.leave(p.received)
+		p.t.turn(p.received)
 	}
 	return b
 }
 
-// Release is described at engine.Port.
+// Put and PutPair send a short frame; its copy is inside the wire.
+func (p *probe) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (uint32, bool) {
+	p.t.turn(phaseWire)
+	mark, ok := p.Memory.Put(header, b, payload, last)
+	p.t.turn(phaseRest)
+	return mark, ok
+}
+
+func (p *probe) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (uint32, bool) {
+	p.t.turn(phaseWire)
+	mark, ok := p.Memory.PutPair(header, b, first, second, last)
+	p.t.turn(phaseRest)
+	return mark, ok
+}
+
+// Next has a border behind a short frame only.
+func (p *probe) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
+	payload, header, b, found = p.Memory.Next()
+	if found == engine.FoundShort {
+		p.t.turn(p.received)
+	}
+	return payload, header, b, found
+}
+
+func (p *probe) Pass(tell bool) {
+	p.t.turn(phaseWire)
+	p.Memory.Pass(tell)
+	p.t.turn(phaseRest)
+}
+
 func (p *probe) Release() {
-	p.enter()
+	p.t.turn(phaseWire)
 	p.Memory.Release()
-	p.leave(phaseRest)
+	p.t.turn(phaseRest)
 }
 
-// borderCost returns what a border adds, in ticks: half of what a call into a wire with nothing
-// to flush takes longer if it is watched.
-func borderCost() (ticksEach float64, err error) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{})
-	if err != nil {
-		return 0, err
-	}
-	var t timeline
-	t.begin(phaseRest)
-	watched := median(func() { flushOften(&probe{b, &t, phaseRest, phaseDeliver}) })
-	plain := median(func() { flushOften(a) })
-	return max(watched-plain, 0) / (2 * calls), errors.Join(a.Close(), b.Close())
-}
-
-// calls is the number of times that the wire is called between two looks at the counter.
-const calls = 1000
-
-func flushOften(p wire.Port) {
-	for range calls {
-		p.Flush()
-	}
-}
-
-// median is the middle of how many ticks f takes.
-func median(f func()) float64 {
-	var took [51]uint64
-	for i := range took {
+// borderCost is the time of a border in ticks: the median of what one of many takes.
+func borderCost() float64 {
+	const borders = 1000
+	t := timeline{on: true}
+	var took []float64
+	for range 51 {
 		start := ticks.Now()
-		f()
-		took[i] = ticks.Now() - start
+		for range borders {
+			t.turn(phaseRest)
+		}
+		took = append(took, float64(ticks.Now()-start)/borders)
 	}
-	slices.Sort(took[:])
-	return float64(took[len(took)/2])
+	border, _ := bench.Median(took)
+	return float64(border)
 }

@@ -1,27 +1,22 @@
 package cellmodel_test
 
 import (
-	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/cells"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
 func mini(t testing.TB) *profile.Cells {
 	t.Helper()
-	p, err := profile.CellHosts.Load("mini")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(profile.CellHosts.Load("mini"))(t)
 }
 
 func run(t testing.TB, o cellmodel.Options) *cellmodel.Result {
@@ -58,9 +53,7 @@ func TestPaper(t *testing.T) {
 			t.Errorf("%s: %v, the paper has %v", c.what, c.got, c.want)
 		}
 	}
-	if got := run(t, cellmodel.Options{Platform: p, Scenario: "multicast"}).Stores; got != 22 {
-		t.Errorf("6 words on 16 channels are %d stores", got)
-	}
+	should.Be(t, run(t, cellmodel.Options{Platform: p, Scenario: "multicast"}).Stores, 22, "6 words on 16 channels are stores")
 }
 
 // platforms are MINI and others whose steps differ by up to a hundred times.
@@ -202,30 +195,6 @@ func TestTransfers(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestBadOptions: errors name the option of the command.
-func TestBadOptions(t *testing.T) {
-	p := mini(t)
-	for _, c := range []struct {
-		o    cellmodel.Options
-		says string
-	}{
-		{cellmodel.Options{Platform: p}, "--scenario"},
-		{cellmodel.Options{Platform: p, Scenario: "magic"}, "single, stream, message, bounce, barrier, multicast, priority, duplex"},
-		{cellmodel.Options{Scenario: "single"}, "--profile"},
-		{cellmodel.Options{Platform: p, Scenario: "single", Bytes: 41}, "1 to 40"},
-		{cellmodel.Options{Platform: p, Scenario: "stream", Bytes: -1}, "1 to 65535"},
-		{cellmodel.Options{Platform: p, Scenario: "stream", Bytes: 65536}, "1 to 65535"},
-		{cellmodel.Options{Platform: p, Scenario: "stream", Participants: 2}, "barrier and multicast"},
-		{cellmodel.Options{Platform: p, Scenario: "barrier", Participants: -1}, "1 to 4095"},
-		{cellmodel.Options{Platform: p, Scenario: "multicast", Participants: 4096}, "1 to 4095"},
-	} {
-		r, err := cellmodel.Run(c.o)
-		if !errors.Is(err, option.ErrBad) || !strings.Contains(err.Error(), c.says) || r != nil {
-			t.Errorf("%+v: %v", c.o, err)
-		}
-	}
 }
 
 // TestGreatest: the largest scenarios end.

@@ -110,7 +110,7 @@ func (m *machine) taken(c cell, left int) {
 
 // tell sends a peer stop or start, which takes as long as a cell's way.
 func (m *machine) tell(host int, stop bool) {
-	m.at(m.now+m.Path, happens, func() {
+	m.At(m.Now+m.Path, happens, func() {
 		m.nics[host].stopped = stop
 		m.wake(host)
 	})

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
@@ -30,9 +31,7 @@ func TestContention(t *testing.T) {
 		for _, l := range r.Lost {
 			lost += l.Cells
 		}
-		if sent != received+lost {
-			t.Errorf("%+v: %d cells sent, %d received and %d lost", c, sent, received, lost)
-		}
+		should.Be(t, sent, received+lost, "%+v: cells sent, %d received and %d lost", c, received, lost)
 		interval := max(0.4, 0.3/(1-c.busy/100)) // us: cells come, or are stored
 		slow := interval > 0.4
 		if want := 8 * cells.PayloadSize / interval / 1000; !(slow && c.never) && math.Abs(r.Data/want-1) > 0.01 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/lab/internal/events"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
@@ -11,7 +12,6 @@ import (
 type message struct {
 	number, channel int
 	from, to        int // hosts
-	step            cells.Step
 	cutter          cells.Cutter
 	stored          profile.Time // when the program's store began
 	delivered       profile.Time // when the receiver's NIC had set the channel's flag
@@ -39,8 +39,7 @@ type nic struct {
 // machine is all hosts, and the clock.
 type machine struct {
 	*profile.Cells
-	now       profile.Time
-	events    events
+	events.Clock
 	nics      []nic
 	messages  int
 	transfers []Transfer
@@ -50,22 +49,34 @@ type machine struct {
 	err       error        // a message could not be sent
 }
 
+// Ranks of what is to be done at the same time: NICs decide when all the rest is.
+const (
+	happens = iota
+	decides
+)
+
+// run carries out what is to be done, until nothing is.
+func (m *machine) run() {
+	for m.Next() {
+	}
+}
+
 func newMachine(p *profile.Cells, hosts int) *machine {
 	return &machine{Cells: p, nics: make([]nic, hosts), stored: p.Receive}
 }
 
-// post has the program of a host send a message: a store, as soon as the ones before are
+// post makes the program of a host send a message: a store, as soon as the ones before are
 // done, and then the message is in its FIFO. then is called when the receiver can see it.
 func (m *machine) post(from, to, channel int, step cells.Step, bytes int, then func()) *message {
 	n := &m.nics[from]
 	m.messages++
-	msg := &message{number: m.messages, channel: channel, from: from, to: to, step: step, then: then, stored: max(m.now, n.next)}
+	msg := &message{number: m.messages, channel: channel, from: from, to: to, then: then, stored: max(m.Now, n.next)}
 	if err := msg.cutter.Start(bytes, 0); err != nil {
 		m.err = errors.Join(m.err, err)
 		return msg
 	}
 	n.next = msg.stored + m.Store
-	m.at(n.next, happens, func() {
+	m.At(n.next, happens, func() {
 		if step == cells.High {
 			n.high = append(n.high, msg)
 		} else {
@@ -76,8 +87,8 @@ func (m *machine) post(from, to, channel int, step cells.Step, bytes int, then f
 	return msg
 }
 
-// wake has a NIC decide what to do once all has happened that happens now.
-func (m *machine) wake(host int) { m.at(m.now, decides, func() { m.decide(host) }) }
+// wake makes a NIC decide what to do once all has happened that happens now.
+func (m *machine) wake(host int) { m.At(m.Now, decides, func() { m.decide(host) }) }
 
 // decide puts the question that package engine puts, and carries the answer out.
 func (m *machine) decide(host int) {
@@ -115,8 +126,8 @@ func (m *machine) nextCell(fifo *[]*message) cell {
 func (m *machine) work(host int, step cells.Step, c cell, takes profile.Time, done func()) {
 	m.nics[host].busy = true
 	m.transfers = append(m.transfers, Transfer{Host: host, Channel: c.of.channel, Message: c.of.number, Step: step,
-		Start: m.now, End: m.now + takes, Bytes: c.bytes})
-	m.at(m.now+takes, happens, func() {
+		Start: m.Now, End: m.Now + takes, Bytes: c.bytes})
+	m.At(m.Now+takes, happens, func() {
 		m.nics[host].busy = false
 		done()
 		m.wake(host)
@@ -125,7 +136,7 @@ func (m *machine) work(host int, step cells.Step, c cell, takes profile.Time, do
 
 // sent lets a cell go its way.
 func (m *machine) sent(c cell) {
-	m.at(m.now+m.Path, happens, func() {
+	m.At(m.Now+m.Path, happens, func() {
 		m.admit(c)
 		m.wake(c.of.to)
 	})
@@ -136,7 +147,7 @@ func (m *machine) arrived(c cell) {
 	if !c.last {
 		return
 	}
-	c.of.delivered = m.now
+	c.of.delivered = m.Now
 	if c.of.then != nil {
 		c.of.then()
 	}
@@ -146,4 +157,4 @@ func (m *machine) arrived(c cell) {
 func (msg *message) oneWay() profile.Time { return msg.delivered - msg.stored }
 
 // answer lets a program that polls go on after its turn-around.
-func (m *machine) answer(what func()) { m.at(m.now+m.Turnaround, happens, what) }
+func (m *machine) answer(what func()) { m.At(m.Now+m.Turnaround, happens, what) }

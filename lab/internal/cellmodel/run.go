@@ -90,7 +90,7 @@ func (m *machine) bounce(o Options) Result {
 	var send func()
 	send = func() {
 		if left == 0 {
-			end = m.now
+			end = m.Now
 			return
 		}
 		left--
@@ -110,7 +110,7 @@ func (m *machine) barrier(o Options) Result {
 	for i := 1; i <= o.Participants; i++ {
 		m.post(i, here, i, cells.High, o.Bytes, func() {
 			if waited++; waited == o.Participants {
-				m.answer(func() { m.toAll(o, func() { last = m.now }) })
+				m.answer(func() { m.toAll(o, func() { last = m.Now }) })
 			}
 		})
 	}
@@ -142,9 +142,9 @@ func (m *machine) multicast(o Options) Result {
 	var begin, end profile.Time
 	m.toAll(o, func() {
 		if begin == 0 {
-			begin = m.now
+			begin = m.Now
 		}
-		end = m.now
+		end = m.Now
 	})
 	m.run()
 	r := Result{OneWay: end, Stores: stores(o)}
@@ -160,7 +160,7 @@ func (m *machine) priority(o Options) Result {
 	long := m.post(here, there, 1, cells.Low, o.Bytes, nil)
 	var urgent []*message
 	for k := range profile.Time(phases) {
-		m.at(m.Store+k*(3*m.Send+m.Send/phases), happens, func() {
+		m.At(m.Store+k*(3*m.Send+m.Send/phases), happens, func() {
 			if long.cutter.Active() {
 				urgent = append(urgent, m.post(here, there, 2, cells.High, oneCell, nil))
 			}

@@ -56,14 +56,14 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Options of a run.
+// Options of a run, by the flags of a command that asks for one. What is 0 is the scenario's own.
 type Options struct {
 	Platform     *profile.Cells
-	Scenario     string
-	Bytes        int     // of each message, without trailer; 0 = the scenario's own
-	Participants int     // 0 = the scenario's own
-	Busy         float64 // share of the receiving host's memory that others take, 0 to MaxBusy percent; of contention
-	NeverStop    bool    // no peer is told to stop; of contention
+	Scenario     string  `flag:"scenario" default:"single" help:"what the hosts do: {scenarios}"`
+	Bytes        int     `flag:"bytes" help:"bytes of each message, without AAL5's trailer (default: the scenario's)"`
+	Participants int     `flag:"participants" help:"hosts that meet in a barrier, or that a multicast is for (default: 16)"`
+	Busy         float64 `flag:"busy" help:"percent of the receiving host's memory that others use, 0 to {busy}, with scenario contention"`
+	NeverStop    bool    `flag:"never-stop" help:"no peer is told to stop while the receive FIFO is nearly full, with scenario contention"`
 }
 
 // Transfer holds what a NIC did with one cell.
@@ -96,12 +96,13 @@ type Result struct {
 	Urgent profile.Time `json:"urgent_us,omitempty"`
 	// Stores are the words that programs write to multicast one page, or to the FIFOs in a barrier.
 	Stores int `json:"stores,omitempty" help:"words that are written: the page's, and one for each participant"`
+	Sent   int `json:"cells_sent"`
 	// Whole, Stops, Highest and Lost are of scenario contention.
 	Whole     int        `json:"messages_whole,omitempty" help:"messages of which no cell was lost"`
 	Stops     int        `json:"stops,omitempty" help:"how often the receiver has said stop"`
 	Highest   int        `json:"fifo_cells_highest,omitempty"`
 	Lost      []Lost     `json:"lost,omitempty" help:"cells that found the receive FIFO full, by channel"`
-	Transfers []Transfer `json:"transfers" help:"of each cell at each NIC"`
+	Transfers []Transfer `json:"transfers" help:"of each cell at each NIC" text:"count"`
 }
 
 // Run carries a scenario out. It fails with *option.Error, which names the option of the
@@ -136,6 +137,11 @@ func Run(o Options) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", s.Name, m.err)
 	}
 	r.Transfers = m.transfers
+	for _, t := range r.Transfers {
+		if t.Step != cells.Receive {
+			r.Sent++
+		}
+	}
 	return &r, nil
 }
 

@@ -3,11 +3,9 @@ package coherence
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // Program names the work of the processor beside the NIC.
@@ -54,8 +52,8 @@ type Contestant struct {
 
 // Outcome of a contest. The processor's rate counts each byte once, also of a copy.
 type Outcome struct {
-	Processor     Contestant `json:"processor"`
-	DMA           Contestant `json:"dma"`
+	Processor     Contestant `json:"processor" text:"flat"`
+	DMA           Contestant `json:"dma" text:"flat"`
 	TransferAlone Time       `json:"transfer_alone_us" help:"one DMA transfer with what begins it"`
 	Transfer      Time       `json:"transfer_us" help:"the same beside the program, mean; 0 if none ended"`
 	Burst         int        `json:"pio_burst_bytes" help:"the longest that the program's words were joined to"`
@@ -75,9 +73,7 @@ func AtBridge(ctx context.Context, o Contest) (*Outcome, error) {
 	switch {
 	case o.System == nil || o.System.Bridge == nil:
 		return nil, refuse("platform", "", "one with a bridge")
-	case !slices.Contains(Programs, o.Program):
-		return nil, refuse("program", string(o.Program), join(Programs))
-	case !slices.Contains(Directions, o.DMA) || o.DMA == NoDMA && o.Program == NoProgram:
+	case o.DMA == NoDMA && o.Program == NoProgram:
 		return nil, refuse("dma", string(o.DMA), join(Directions)+", and not none of either")
 	case o.Bytes < 1 || o.Bytes > MaxBytes:
 		return nil, refuse("bytes", strconv.Itoa(o.Bytes), fmt.Sprintf("1 to %d", MaxBytes))
@@ -119,11 +115,8 @@ func AtBridge(ctx context.Context, o Contest) (*Outcome, error) {
 // contest is a run: a processor, its memory bus, and PCI behind the bridge.
 type contest struct {
 	*machine
-	o   *Contest
-	pci bus
-	// cpu is the processor as a data movement device: it loads from memory or PCI, and
-	// stores to either, a block at a time.
-	cpu    *pipeline.Device
+	o      *Contest
+	pci    bus
 	posted []Time // when the program's last stores end
 	burst  int    // bytes of the program's longest on PCI
 	lines  lines
@@ -131,13 +124,6 @@ type contest struct {
 	rate, dmaRate float64 // MB/s
 	transfer      Time
 }
-
-// Ends of the processor's device.
-const (
-	toMemory = iota
-	toPCI
-	cpuEnds
-)
 
 func newContest(o *Contest) *contest {
 	c := &contest{machine: newMachine(&Options{System: o.System}, Sender), o: o}
@@ -152,11 +138,7 @@ func newContest(o *Contest) *contest {
 func (c *contest) starves() bool { return c.machine.bus.starved || c.pci.starved }
 
 // run has the program and the NIC work, and takes their rates.
-func (c *contest) run(ctx context.Context) (err error) {
-	store := func() pipeline.Policy { return pipeline.StoreAndForward{} }
-	if c.cpu, err = pipeline.NewPaths(store, pipeline.Shape{Sources: cpuEnds, Sinks: cpuEnds, Buffers: 1}); err != nil {
-		return err
-	}
+func (c *contest) run(ctx context.Context) error {
 	blocks := max(contestBlocks, c.L2.Size/c.NIC.Block)
 	resident := blocks
 	if c.o.Program != BlockCopy {
@@ -195,38 +177,22 @@ func (c *contest) run(ctx context.Context) (err error) {
 
 func megabytes(bytes int, span Time) float64 { return float64(bytes) / span.Microseconds() }
 
-// step moves one block by the program.
+// step moves one block by the program: it loads from memory or PCI, and stores to either.
 func (c *contest) step(t Time, i int) Time {
-	from, to := toMemory, toMemory
-	switch c.o.Program {
-	case PIOWrite:
-		to = toPCI
-	case PIORead:
-		from = toPCI
-	}
-	path := c.cpu.Source(from)
-	_, err := path.StartTo(to, c.NIC.Block)
-	words := c.inOrder(c.NIC.Block)
-	if from == toPCI {
+	words := c.NIC.Block / c.Processor.Word
+	if c.o.Program == PIORead {
 		t = c.loads(t, i)
 	} else {
 		for range words {
 			t = c.read(t, c.starts[Queue]+i) + c.cycles(c.Processor.Work)
 		}
 	}
-	c.note(err)
-	c.note(path.Arrived(c.NIC.Block))
-	if _, _, ok := c.cpu.Serve(to); !ok {
-		c.note(pipeline.ErrBusy)
+	if c.o.Program == PIOWrite {
+		return c.stores(t, i)
 	}
-	if to == toPCI {
-		t = c.stores(t, i)
-	} else {
-		for range words {
-			t = c.write(t+c.cycles(c.Processor.Work), c.starts[Descriptor]+i)
-		}
+	for range words {
+		t = c.write(t+c.cycles(c.Processor.Work), c.starts[Descriptor]+i)
 	}
-	c.note(c.cpu.Served(to))
 	return t
 }
 

@@ -2,32 +2,25 @@ package coherence_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
 func bridged(t testing.TB, name string) *profile.MemorySystem {
 	t.Helper()
-	s, err := profile.Bridges.Load(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(profile.Bridges.Load(name))(t)
 }
 
 func meet(t testing.TB, s *profile.MemorySystem, p coherence.Program, d coherence.Direction) *coherence.Outcome {
 	t.Helper()
-	r, err := coherence.AtBridge(context.Background(), coherence.Contest{System: s, Program: p, DMA: d, Bytes: 8192})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(coherence.AtBridge(context.Background(), coherence.Contest{System: s, Program: p, DMA: d, Bytes: 8192}))(t)
 }
 
 func near(t *testing.T, what string, got, want, tolerance float64) {
@@ -67,12 +60,8 @@ func TestBurstsOfLoads(t *testing.T) {
 		if merge == 16 {
 			want = 8 // 0-3-1-2 leaves the piece after each word but 3-1 and 1-2
 		}
-		if got := meet(t, &s, coherence.PIORead, coherence.NoDMA).Burst; got != want {
-			t.Errorf("pieces of %d bytes: bursts of %d, want %d", merge, got, want)
-		}
-		if got := meet(t, &s, coherence.PIOWrite, coherence.NoDMA).Burst; got != merge {
-			t.Errorf("pieces of %d bytes: stores of %d", merge, got)
-		}
+		should.Be(t, meet(t, &s, coherence.PIORead, coherence.NoDMA).Burst, want, "pieces of %d bytes: bursts", merge)
+		should.Be(t, meet(t, &s, coherence.PIOWrite, coherence.NoDMA).Burst, merge, "pieces bytes: stores")
 	}
 }
 
@@ -126,10 +115,7 @@ func TestContestProperties(t *testing.T) {
 				Load: profile.Time(count("load", 0, 500_000)), Prefetch: count("prefetch", 1, 8), Burst: count("burst", 32, 1024), Start: profile.Time(count("start", 0, 5_000_000))}}
 		o := coherence.Contest{System: s, Program: rapid.SampledFrom(coherence.Programs).Draw(t, "program"),
 			DMA: rapid.SampledFrom(coherence.Directions[1:]).Draw(t, "dma"), Bytes: count("bytes", 1, 9000)}
-		r, err := coherence.AtBridge(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(coherence.AtBridge(context.Background(), o))(t)
 		const slack = 1.1 // the measured time begins and ends within a transfer
 		if p := r.Processor; p.Together > p.Alone*slack || p.Together < 0 || (p.Together == 0) != (r.Starved || o.Program == coherence.NoProgram) {
 			t.Fatalf("processor %+v, starved %v", p, r.Starved)
@@ -145,26 +131,4 @@ func TestContestProperties(t *testing.T) {
 			t.Fatalf("a transfer takes %v beside the program and %v alone", r.Transfer, r.TransferAlone)
 		}
 	})
-}
-
-func TestBadContest(t *testing.T) {
-	good := coherence.Contest{System: bridged(t, "natoma"), Program: coherence.BlockCopy, DMA: coherence.SendDMA, Bytes: 100}
-	for field, spoil := range map[string]func(*coherence.Contest){
-		"platform": func(o *coherence.Contest) { o.System = load(t, "sonic-via") },
-		"program":  func(o *coherence.Contest) { o.Program = "dance" },
-		"dma":      func(o *coherence.Contest) { o.Program, o.DMA = coherence.NoProgram, coherence.NoDMA },
-		"bytes":    func(o *coherence.Contest) { o.Bytes = coherence.MaxBytes + 1 },
-	} {
-		o := good
-		spoil(&o)
-		var e *coherence.Error
-		if _, err := coherence.AtBridge(context.Background(), o); !errors.As(err, &e) || e.Field != field {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := coherence.AtBridge(ctx, good); !errors.Is(err, context.Canceled) {
-		t.Errorf("a run that was stopped: %v", err)
-	}
 }

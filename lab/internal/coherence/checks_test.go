@@ -4,16 +4,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
 // TestChecks: protocols that are broken on purpose are found out, so that a Run without an
 // error says something.
 func TestChecks(t *testing.T) {
-	s, err := profile.Systems.Load("sonic-via")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(profile.Systems.Load("sonic-via"))(t)
 	for name, c := range map[string]struct {
 		breaks func(m *machine)
 		want   error
@@ -41,9 +39,7 @@ func TestChecks(t *testing.T) {
 		}, ErrStale},
 	} {
 		o := &Options{System: s, Mechanism: EDT, Bytes: 64}
-		if err := o.complete(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, o.complete())
 		m := newMachine(o, Sender)
 		m.place(Payload, o.Bytes, shared, true)
 		end := m.program(0, Payload, o.Words)

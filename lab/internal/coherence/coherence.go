@@ -15,7 +15,6 @@ package coherence
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
@@ -45,29 +44,44 @@ const (
 	Coherent  Receiving = "coherent"   // the NIC owns the blocks; the host's reads fetch them from there
 )
 
-// Options say what is computed.
+// Initialising says how the blocks of an eager region get a state in the NIC when it is registered.
+type Initialising string
+
+// Ways to initialise.
+const (
+	Flush    Initialising = "flush"     // the host flushes its caches: the NIC has no block
+	NICReads Initialising = "nic-reads" // the NIC reads the region: both have all blocks
+)
+
+// Options say what is computed, by the flags of a command that does. What is empty is as its default says.
 type Options struct {
 	System    *profile.MemorySystem
-	Mechanism Mechanism
-	Bytes     int     // 1 to MaxBytes
-	DMARate   float64 // MB/s, up to the platform's; 0 = the platform's
-	Order     Order   // in which the program writes the words; empty = Sequential
-	Seed      uint64  // of Random
-	Words     []int   // the words that are written, one by one; nil = each once, in Order
-	Until     Until   // empty = Delivered
-	Receiving Receiving
+	Mechanism Mechanism `flag:"mechanism" default:"edt" help:"how the message gets to the NIC"`
+	Bytes     int       `flag:"bytes" default:"1024" help:"bytes of the message"`
+	DMARate   float64   `flag:"dma-rate" help:"rate of the NIC's DMA engine in MB/s (default: the platform's)"`
+	Order     Order     `flag:"order" default:"sequential" oneof:"sequential,stride,random" help:"order in which the program writes the words: sequential, stride (of one block) or random"`
+	Seed      uint64    `flag:"seed" default:"1" help:"seed of the random order"`
+	Words     []int     // the words that are written, one by one; nil = each once, in Order
+	Until     Until     `flag:"until" default:"delivered" oneof:"wire,delivered,consumed" help:"end of the time: wire (the first byte leaves), delivered, or consumed (the program has read all)"`
+	Receiving Receiving `flag:"receiving" default:"write-back" help:"how edt receives: write-back (with valid bits), or coherent"`
+	// Initialising is of a region of Bytes whose blocks the host's caches have modified.
+	Initialising Initialising `flag:"initialising" default:"flush" oneof:"flush,nic-reads" help:"how a registration initialises the NIC's copy with edt: flush, or nic-reads"`
 }
 
 // Result holds what a transfer takes, in the paper's three parts, and what went over the bus.
 type Result struct {
-	User          Time // programs: making message, descriptor and doorbell; seeing the completion
-	Transfer      Time // moving descriptor and data between host and NIC
-	Transport     Time // the NICs' message layers; no network time
-	SendUser      Time // part of User: of the sender
-	SendTransport Time // part of Transport: of the sending NIC
-	Initiation    Time // part of Transfer: starts of DMA transfers
-	Interrupt     Time // part of Transfer: taking note of their ends
-	Transactions  []Transaction
+	User          Time `json:"user_us" help:"programs: making message, descriptor and doorbell; seeing the completion"`
+	Transfer      Time `json:"transfer_us" help:"moving descriptor and data between host and NIC"`
+	Transport     Time `json:"transport_us" help:"the NICs' message layers; no network time"`
+	SendUser      Time `json:"user_sending_us" help:"part of user_us"`
+	SendTransport Time `json:"transport_sending_us" help:"part of transport_us"`
+	Initiation    Time `json:"initiation_us" help:"part of transfer_us: starts of DMA transfers"`
+	Interrupt     Time `json:"interrupt_us" help:"part of transfer_us: taking note of their ends"`
+
+	Registration Time `json:"registration_us" help:"initialising the sender's region with edt, once; in no part"`
+	Initialised  int  `json:"registration_transactions" help:"of registration_us"`
+
+	Transactions []Transaction `json:"transactions" text:"-"`
 }
 
 // Execution is the time of moving the bytes: Transfer without initiation and interrupts.
@@ -76,30 +90,14 @@ func (r *Result) Execution() Time { return r.Transfer - r.Initiation - r.Interru
 // Total is the sum of the parts.
 func (r *Result) Total() Time { return r.User + r.Transfer + r.Transport }
 
-// Error is an option that cannot be used.
-type Error struct {
-	Field   string
-	Value   string
-	Allowed string
-	Err     error
-}
-
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s %q: %v (allowed: %s)", e.Field, e.Value, e.Err, e.Allowed)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Sentinel errors. ErrOption is inside an *Error; the others say that the protocol of a
-// mechanism is broken, which no option may bring about.
+// Sentinel errors: the protocol of a mechanism is broken, which no option may bring about.
 var (
-	ErrOption = errors.New("bad value")
 	ErrOwners = errors.New("a block has two owners, or an owner and a reader")
 	ErrStale  = errors.New("a copy of a block is older than the program's")
 )
 
 // Run computes one transfer on systems whose caches hold the buffers from the last one, as
-// in a ping-pong.
+// in a ping-pong. An option that cannot be used is an *option.Error.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.complete(); err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package coherence_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -17,11 +18,7 @@ import (
 
 func load(t testing.TB, name string) *profile.MemorySystem {
 	t.Helper()
-	s, err := profile.Systems.Load(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(profile.Systems.Load(name))(t)
 }
 
 func run(t testing.TB, o coherence.Options) *coherence.Result {
@@ -65,9 +62,7 @@ func TestStride(t *testing.T) {
 	for _, n := range []int{64, 96, 1024, 4096} {
 		words := n / s.Processor.Word
 		r := run(t, coherence.Options{System: s, Mechanism: coherence.EDT, Bytes: n, Order: coherence.Stride})
-		if got := count(r, coherence.Payload); got != 2*words {
-			t.Errorf("%d bytes: %d transactions for %d words", n, got, words)
-		}
+		should.Be(t, count(r, coherence.Payload), 2*words, "%d bytes: transactions for %d words", n, words)
 	}
 }
 
@@ -125,10 +120,7 @@ func TestRandomWrites(t *testing.T) {
 		if o.Mechanism == coherence.EDT {
 			o.Receiving = rapid.SampledFrom([]coherence.Receiving{coherence.WriteBack, coherence.Coherent}).Draw(t, "receiving")
 		}
-		r, err := coherence.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(coherence.Run(context.Background(), o))(t)
 		var last coherence.Transaction
 		for _, x := range r.Transactions {
 			if x.Side == last.Side && x.Start < last.End || x.Start%s.Bus.Cycle != 0 || x.End%s.Bus.Cycle != 0 || x.End <= x.Start {
@@ -246,46 +238,6 @@ func TestEveryMechanism(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestBadOptions: errors name the field and what it may hold.
-func TestBadOptions(t *testing.T) {
-	s, pcie := load(t, "sonic-via"), load(t, "pcie4-x16-100g")
-	good := coherence.Options{System: s, Mechanism: coherence.EDT, Bytes: 64}
-	for _, c := range []struct {
-		field  string
-		change func(*coherence.Options)
-	}{
-		{"mechanism", func(o *coherence.Options) { o.Mechanism = "pigeon" }},
-		{"mechanism", func(o *coherence.Options) { o.Mechanism = "" }},
-		{"mechanism", func(o *coherence.Options) { o.System, o.Mechanism = pcie, coherence.CNI }},
-		{"bytes", func(o *coherence.Options) { o.Bytes = 0 }},
-		{"bytes", func(o *coherence.Options) { o.Bytes = coherence.MaxBytes + 1 }},
-		{"dma-rate", func(o *coherence.Options) { o.DMARate = -1 }},
-		{"dma-rate", func(o *coherence.Options) { o.DMARate = 1601 }},
-		{"dma-rate", func(o *coherence.Options) { o.DMARate = math.NaN() }},
-		{"dma-rate", func(o *coherence.Options) { o.DMARate = math.Inf(1) }},
-		{"order", func(o *coherence.Options) { o.Order = "backwards" }},
-		{"until", func(o *coherence.Options) { o.Until = "doomsday" }},
-		{"until", func(o *coherence.Options) { o.System, o.Until = pcie, coherence.Consumed }},
-		{"receiving", func(o *coherence.Options) { o.Receiving = "by hand" }},
-		{"receiving", func(o *coherence.Options) { o.Mechanism, o.Receiving = coherence.DMA, coherence.Coherent }},
-		{"words", func(o *coherence.Options) { o.Words = []int{8} }},
-		{"words", func(o *coherence.Options) { o.Words = []int{-1} }},
-	} {
-		o := good
-		c.change(&o)
-		_, err := coherence.Run(context.Background(), o)
-		var e *coherence.Error
-		if !errors.As(err, &e) || !errors.Is(err, coherence.ErrOption) || e.Field != c.field || e.Allowed == "" {
-			t.Errorf("%s: %v", c.field, err)
-		}
-	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := coherence.Run(ended, good); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of its context: %v", err)
 	}
 }
 

@@ -28,6 +28,7 @@ type link struct {
 // overPCIe computes a transfer between machines with a NIC behind PCIe.
 func overPCIe(o *Options) *Result {
 	l := &link{Options: o, Profile: o.System.PCIe}
+	l.register()
 	l.build()
 	l.SendUser = l.User
 	l.fetch()
@@ -42,6 +43,15 @@ func overPCIe(o *Options) *Result {
 	l.spend(&l.Transport, frames*(send+l.Profile.NIC.Packet))
 	l.receive()
 	return &l.Result
+}
+
+// register initialises the blocks of an eager region: the NIC clears their status in its own memory, or reads all of them.
+func (l *link) register() {
+	if l.Mechanism == EDT && l.Initialising == NICReads {
+		size := l.System.NIC.Block
+		l.Initialised = ceil(l.Bytes, size)
+		l.Registration = Time(l.Initialised) * (l.Sender.Read.Overhead + l.Sender.Read.Bytes(size))
+	}
 }
 
 func (l *link) spend(part *Time, span Time) {
@@ -155,15 +165,44 @@ func (l *link) receive() {
 		l.spend(&l.User, l.Host-l.Host/2)
 		return
 	}
+	if l.Mechanism == EDT {
+		l.land()
+		return
+	}
 	l.spend(&l.Transfer, l.Profile.NIC.Decision)
 	l.Initiation += l.Profile.NIC.Decision
-	write := func(r Region, block, bytes int) {
-		begin := l.now
-		l.spend(&l.Transfer, max(l.Receiver.Write.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
-		l.Transactions = append(l.Transactions, Transaction{Receiver, NIC, DMAWrite, r, block, bytes, begin, l.now})
-	}
-	write(Payload, 0, l.Bytes)
-	write(Descriptor, 0, statusBytes)
+	l.write(Payload, 0, l.Bytes)
+	l.write(Descriptor, 0, statusBytes)
 	l.spend(&l.Transfer, l.Receiver.Write.Overhead)
+	l.spend(&l.User, l.Host-l.Host/2)
+}
+
+// write is one posted write of host memory by the receiving NIC.
+func (l *link) write(r Region, block, bytes int) {
+	begin := l.now
+	l.spend(&l.Transfer, max(l.Receiver.Write.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
+	l.Transactions = append(l.Transactions, Transaction{Receiver, NIC, DMAWrite, r, block, bytes, begin, l.now})
+}
+
+// land brings a message that has landed in the NIC's blocks to the program: the NIC writes them back one by one, or the
+// program reads them there once it has seen the status.
+func (l *link) land() {
+	size := l.System.NIC.Block
+	l.spend(&l.Transfer, l.Profile.NIC.Decision)
+	l.Initiation += l.Profile.NIC.Decision
+	for b := range ceil(l.Bytes, size) {
+		if l.Receiving == WriteBack {
+			l.write(Payload, b, min(size, l.Bytes-b*size))
+		}
+	}
+	l.write(Descriptor, 0, statusBytes)
+	l.spend(&l.Transfer, l.Receiver.Write.Overhead)
+	for b := range ceil(l.Bytes, size) {
+		if l.Receiving == Coherent {
+			begin := l.now
+			l.spend(&l.Transfer, l.Receiver.Read.Transfer(size))
+			l.Transactions = append(l.Transactions, Transaction{Receiver, Host, Load, Payload, b, size, begin, l.now})
+		}
+	}
 	l.spend(&l.User, l.Host-l.Host/2)
 }

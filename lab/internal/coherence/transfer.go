@@ -45,7 +45,31 @@ func onBus(ctx context.Context, o *Options) (*Result, error) {
 		}
 	}
 	f.Transactions = append(f.tx.log, f.rx.log...)
-	return &f.Result, nil
+	return &f.Result, f.register()
+}
+
+// register initialises the blocks of an eager region on a machine of its own: it is long past when the message is made.
+func (f *transfer) register() error {
+	if f.Mechanism != EDT {
+		return nil
+	}
+	m := newMachine(f.Options, Sender)
+	m.place(Payload, f.Bytes, modified, false)
+	switch f.Initialising {
+	case Flush:
+		f.Registration = m.flush(0, Payload)
+	case NICReads:
+		for i := range m.sizes[Payload] {
+			b := m.starts[Payload] + i
+			f.Registration = m.bus.run(f.Registration, func() phases {
+				p := m.fetch(b, m.full())
+				m.blocks[b].nic = shared
+				return p
+			})
+		}
+	}
+	f.Initialised = len(m.log)
+	return m.err
 }
 
 // startDMA returns when a DMA transfer moves its first block. The one fitted figure for its start has initiation

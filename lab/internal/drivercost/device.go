@@ -2,6 +2,7 @@ package drivercost
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 
 	// Make "emu:" addresses known.
@@ -40,10 +41,7 @@ func newDevice(ctx context.Context) (*device, error) {
 func (d *device) ReadRegion(index int, offset uint64, p []byte) error {
 	err := d.Device.ReadRegion(index, offset, p)
 	if index == vfio.RegionBAR0 && offset == datasheet.IdentityOffset+datasheet.RegFeaturesLow && len(p) == 4 {
-		const mask = datasheet.FeatureDoorbellMarks
-		for i := range p {
-			p[i] &^= byte(mask >> (8 * i))
-		}
+		binary.LittleEndian.PutUint32(p, binary.LittleEndian.Uint32(p)&^uint32(datasheet.FeatureDoorbellMarks))
 	}
 	return err
 }

@@ -1,8 +1,6 @@
 package drivercost_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -10,6 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/drivercost"
 )
@@ -18,16 +18,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun(t *testing.T) {
 	parts := 0
-	r, err := drivercost.Run(t.Context(), drivercost.Options{For: 20 * time.Millisecond, Core: bench.Cores()[0], Progress: func() { parts++ }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if parts != drivercost.Parts || len(r.Costs) != 4 || !(r.Clock > 0) {
+	r := must.Get(drivercost.Run(t.Context(), bench.Local{For: 4 * time.Millisecond, Pin: true}, func() { parts++ }))(t)
+	if parts != drivercost.Parts || len(r.Costs) != 4 {
 		t.Errorf("%d parts, %+v", parts, r)
 	}
 	for _, c := range r.Costs {
-		for _, v := range []float64{c.Ns, c.Median, c.Cycles, c.Mock} {
-			if !(v > 0) || math.IsInf(v, 0) {
+		for _, v := range []bench.Figure{c.Ns, c.Median, c.Mock} {
+			if !(v > 0) || math.IsInf(float64(v), 0) {
 				t.Errorf("%+v", c)
 			}
 		}
@@ -44,45 +41,33 @@ func TestRound(t *testing.T) {
 	for _, batch := range []int{1, 2, drivercost.MaxBatch} {
 		for _, withCQ := range []bool{false, true} {
 			t.Run(fmt.Sprint(batch, withCQ), func(t *testing.T) {
-				r, err := drivercost.New(t.Context(), batch, withCQ)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(drivercost.New(t.Context(), batch, withCQ))(t)
 				const rounds = 200 // around the rings
-				allocs := testing.AllocsPerRun(rounds-1, func() {
-					if err := r.Round(); err != nil {
-						t.Fatal(err)
-					}
-				})
-				if allocs != 0 {
-					t.Errorf("%v allocations", allocs)
-				}
-				if got := r.Rung(); got != uint32(rounds*batch) {
-					t.Errorf("the doorbell says %d, want %d", got, rounds*batch)
-				}
-				if err := r.Close(); err != nil {
-					t.Error(err)
-				}
+				should.Be(t, testing.AllocsPerRun(rounds-1, func() {
+					must.OK(t, r.Round())
+				}), 0, "allocations")
+				should.Be(t, r.Rung(), uint32(rounds*batch), "the doorbell says, want %d", rounds*batch)
+				should.OK(t, r.Close())
 			})
 		}
 	}
 }
 
-func TestBadOptions(t *testing.T) {
-	for _, o := range []drivercost.Options{{}, {For: time.Hour}} {
-		if _, err := drivercost.Run(t.Context(), o); !errors.Is(err, drivercost.ErrOptions) {
-			t.Errorf("%+v: %v", o, err)
+// BenchmarkDriver is the driver alone: what Run measures, with the tools of go test.
+func BenchmarkDriver(b *testing.B) {
+	for _, batch := range []int{1, 32} {
+		for _, withCQ := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch-%d/cq-%v", batch, withCQ), func(b *testing.B) {
+				r := must.Get(drivercost.New(b.Context(), batch, withCQ))(b)
+				defer func() {
+					should.OK(b, r.Close())
+				}()
+				b.ReportAllocs()
+				for b.Loop() {
+					must.OK(b, r.Round())
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/descriptor")
+			})
 		}
-	}
-	for _, batch := range []int{-1, 0, 3, 2 * drivercost.MaxBatch} {
-		if _, err := drivercost.New(t.Context(), batch, false); !errors.Is(err, drivercost.ErrOptions) {
-			t.Errorf("batch of %d: %v", batch, err)
-		}
-	}
-	stopped := errors.New("stopped")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(50*time.Millisecond, func() { cancel(stopped) })
-	if _, err := drivercost.Run(ctx, drivercost.Options{For: time.Minute, Core: -1}); !errors.Is(err, stopped) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package drivercost
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
@@ -20,7 +19,7 @@ const (
 	depth     = 1 << depthLog2
 )
 
-// Rig is a VI on a device that completes at once what it is told to.
+// Rig is a VI on a device that completes posted descriptors when complete is called.
 type Rig struct {
 	device  *device
 	nic     *via.NIC
@@ -33,11 +32,8 @@ type Rig struct {
 	entries []datasheet.Completion // of the CQ
 }
 
-// New makes a rig for batches of 1 to MaxBatch descriptors, a power of two.
+// New makes a rig for batches of descriptors: a power of two, up to MaxBatch.
 func New(ctx context.Context, batch int, withCQ bool) (r *Rig, err error) {
-	if batch < 1 || batch > MaxBatch || batch&(batch-1) != 0 {
-		return nil, fmt.Errorf("%w: a batch of %d descriptors (a power of two up to %d)", ErrOptions, batch, MaxBatch)
-	}
 	r = &Rig{taken: make([]*via.Descriptor, batch)}
 	if r.device, err = newDevice(ctx); err != nil {
 		return nil, err
@@ -45,59 +41,55 @@ func New(ctx context.Context, batch int, withCQ bool) (r *Rig, err error) {
 	if r.nic, err = via.OpenDevice(ctx, r.device, bench.Quiet()); err != nil {
 		return nil, err
 	}
-	if err = r.lay(ctx, withCQ); err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	return r, nil
-}
-
-func (r *Rig) lay(ctx context.Context, withCQ bool) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
 	if withCQ {
 		if r.cq, err = r.nic.CreateCQ(ctx, depth); err != nil {
-			return err
+			return nil, err
 		}
 		r.entries = datasheet.CompletionsAt(r.device.mapped.Bytes())[:depth]
 	}
 	if r.vi, err = r.nic.CreateVI(ctx, via.VIAttributes{SendDepth: depth}, r.cq, nil); err != nil {
-		return err
+		return nil, err
 	}
 	m, err := r.nic.Alloc(ctx, 64, via.MemoryAttributes{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.ds, err = r.vi.NewDescriptors(ctx, depth, 1); err != nil {
-		return err
+		return nil, err
 	}
 	for _, d := range r.ds {
 		if err := m.AddTo(d, 0, 64); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	r.batch = r.ds[:len(r.taken)]
-	return nil
+	r.batch = r.ds[:batch]
+	return r, nil
 }
 
 // Round rearms and posts a batch with one doorbell, has the device complete it, and
 // takes it back.
 func (r *Rig) Round() error {
-	if err := r.post(); err != nil {
-		return err
-	}
-	r.complete()
-	return r.take()
-}
-
-func (r *Rig) post() error {
 	r.batch = r.ds[r.posted%depth:][:len(r.taken)]
 	r.posted += uint32(len(r.batch))
 	for _, d := range r.batch {
 		d.Rearm()
 	}
+	var err error
 	if len(r.batch) == 1 {
-		return r.vi.PostSend(r.batch[0])
+		err = r.vi.PostSend(r.batch[0])
+	} else {
+		_, err = r.vi.PostSendBatch(r.batch)
 	}
-	_, err := r.vi.PostSendBatch(r.batch)
-	return err
+	if err != nil {
+		return err
+	}
+	r.complete()
+	return r.take()
 }
 
 // complete does the device's part, and nothing of the driver's.

@@ -13,6 +13,7 @@ package fit
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 
@@ -48,20 +49,21 @@ type Shared struct {
 	Pulse      float64 `json:"pulse_us"`
 }
 
+func sharedOf(x []float64) Shared { return Shared{x[0], x[1], x[2], x[3]} }
+
 // Parameters of all platforms.
 type Parameters struct {
 	Shared    Shared         `json:"shared"`
 	Platforms map[string]Own `json:"platforms" help:"by name"`
 }
 
-// Effort bounds the search: steps of the outer and of each inner simplex, and how
-// often the whole is started again from where it ended.
+// Effort bounds the search: steps of the outer and of each inner simplex.
 type Effort struct {
-	Outer, Inner, Restarts int
+	Outer, Inner int
 }
 
-// DefaultEffort takes about half a minute; more does not improve the fit.
-var DefaultEffort = Effort{Outer: 45, Inner: 60, Restarts: 2}
+// DefaultEffort takes about a minute; more, or a second start from where it ended, does not improve the fit.
+var DefaultEffort = Effort{Outer: 45, Inner: 60}
 
 // observation is a row that takes part in the fit.
 type observation struct {
@@ -103,31 +105,32 @@ func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool
 		}
 		return penalty, nil
 	}
-	shared := slices.Clone(sharedStart)
-	for range e.Restarts {
-		if shared, _, err = minimise(total, shared, 0.25, e.Outer); err != nil {
-			return Parameters{}, err
-		}
+	shared, _, err := minimise(total, sharedStart, 0.25, e.Outer)
+	if err != nil {
+		return Parameters{}, err
 	}
 	if _, err := total(shared); err != nil {
 		return Parameters{}, err
 	}
 	shared, _ = clamp(shared, sharedLimits)
-	result := Parameters{Shared: Shared{shared[0], shared[1], shared[2], shared[3]}, Platforms: map[string]Own{}}
+	result := Parameters{Shared: sharedOf(rounded(shared, sharedDigits)), Platforms: map[string]Own{}}
 	for _, p := range platforms {
 		x, _ := clamp(p.own, knowledge[p.name].limits)
-		result.Platforms[p.name] = ownOf(x)
+		result.Platforms[p.name] = ownOf(rounded(x, ownDigits))
 	}
-	return result.rounded(), nil
+	return result, nil
 }
 
-// rounded keeps the digits that profiles are written with.
-func (p Parameters) rounded() Parameters {
-	to := func(v, digits float64) float64 { return math.Round(v*digits) / digits }
-	s := p.Shared
-	out := Parameters{Shared: Shared{to(s.Decision, 100), to(s.Packet, 100), to(s.Completion, 100), to(s.Pulse, 100)}, Platforms: map[string]Own{}}
-	for name, o := range p.Platforms {
-		out.Platforms[name] = Own{to(o.Read, 10), to(o.Write, 10), to(o.Overhead, 100), to(o.Host, 10), to(o.Completion, 100), to(o.Link, 10)}
+// Digits that profiles are written with, as powers of ten.
+var (
+	sharedDigits = []float64{100, 100, 100, 100}
+	ownDigits    = []float64{10, 10, 100, 10, 100, 10}
+)
+
+func rounded(x, digits []float64) []float64 {
+	out := slices.Clone(x)
+	for i := range out {
+		out[i] = math.Round(x[i]*digits[i]) / digits[i]
 	}
 	return out
 }
@@ -161,14 +164,7 @@ func prepare(rows []published.Row, use func(published.Row) bool) ([]*platform, e
 }
 
 // Names returns the platforms that are fitted, sorted.
-func Names() []string {
-	var names []string
-	for name := range knowledge {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return slices.Sorted(maps.Keys(knowledge)) }
 
 // Apply returns a copy of a 1997 platform's profile with other parameters.
 func Apply(base *profile.Profile, s Shared, o Own) *profile.Profile {
@@ -206,9 +202,15 @@ func (p Parameters) Loader() func(name string) (*profile.Profile, error) {
 func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, error) {
 	k := knowledge[p.name]
 	x, sum := clamp(own, k.limits)
-	candidate := Apply(p.base, Shared{shared[0], shared[1], shared[2], shared[3]}, ownOf(x))
+	candidate := Apply(p.base, sharedOf(shared), ownOf(x))
 	m := published.NewModel(ctx, func(string) (*profile.Profile, error) { return candidate, nil })
-	for _, o := range p.observations {
+	off, err := squares(m, p.observations)
+	return sum + off + k.deviations(x), err
+}
+
+// squares is the sum of squared deviations of rows.
+func squares(m *published.Model, observations []observation) (sum float64, err error) {
+	for _, o := range observations {
 		v, err := m.Compute(o.row)
 		if err != nil {
 			return 0, err
@@ -216,5 +218,5 @@ func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, er
 		d := (v/o.row.Figure.Low - 1) / o.sigma
 		sum += d * d
 	}
-	return sum + k.deviations(x), nil
+	return sum, nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -16,20 +18,11 @@ import (
 
 func rows(t *testing.T) []published.Row {
 	t.Helper()
-	f, err := os.Open("../published/testdata/published.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open("../published/published.csv"))(t)
 	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, f.Close())
 	}()
-	r, err := published.Read(f, "published.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(published.Read(f, "published.csv"))(t)
 }
 
 // builtIn returns the parameters that the built-in profiles hold.
@@ -38,10 +31,7 @@ func builtIn(t *testing.T) fit.Parameters {
 	round := func(v float64, digits float64) float64 { return math.Round(v*digits) / digits }
 	p := fit.Parameters{Platforms: map[string]fit.Own{}}
 	for _, name := range fit.Names() {
-		b, err := profile.Hosts.Load(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(profile.Hosts.Load(name))(t)
 		s := fit.Shared{Decision: b.NIC.Decision.Microseconds(), Packet: b.NIC.Packet.Microseconds(),
 			Completion: b.NIC.Completion.Microseconds(), Pulse: b.Link.Pulse.Overhead.Microseconds()}
 		o := fit.Own{Read: round(b.Sender.Read.Bandwidth(), 10), Write: round(b.Receiver.Write.Bandwidth(), 10),
@@ -66,11 +56,7 @@ func TestProfilesAreAMinimum(t *testing.T) {
 	all := rows(t)
 	base := builtIn(t)
 	deviation := func(p fit.Parameters) float64 {
-		d, err := fit.Deviation(context.Background(), all, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+		return must.Get(fit.Deviation(context.Background(), all, p))(t)
 	}
 	at := deviation(base)
 	for i, field := range []string{"Decision", "Packet", "Completion", "Pulse"} {
@@ -110,15 +96,9 @@ func TestProfilesAreAMinimum(t *testing.T) {
 // TestFitIsDeterministicAndBounded runs a short search twice.
 func TestFitIsDeterministicAndBounded(t *testing.T) {
 	table := func(r published.Row) bool { return strings.HasPrefix(r.Source, "CS-1997-20, Table 1") }
-	short := fit.Effort{Outer: 1, Inner: 6, Restarts: 1}
-	first, err := fit.Fit(context.Background(), rows(t), table, short)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := fit.Fit(context.Background(), rows(t), table, short)
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := fit.Effort{Outer: 1, Inner: 6}
+	first := must.Get(fit.Fit(context.Background(), rows(t), table, short))(t)
+	second := must.Get(fit.Fit(context.Background(), rows(t), table, short))(t)
 	if !reflect.DeepEqual(first, second) {
 		t.Errorf("%+v, then %+v", first, second)
 	}

@@ -1,6 +1,9 @@
 package fit
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 type vertex struct {
 	x    []float64
@@ -20,15 +23,7 @@ func simplex(f func([]float64) float64, start []float64, spread float64, steps i
 		}
 		s[i] = vertex{x, f(x)}
 	}
-	byCost := func(a, b vertex) int {
-		switch {
-		case a.cost < b.cost:
-			return -1
-		case a.cost > b.cost:
-			return 1
-		}
-		return 0
-	}
+	byCost := func(a, b vertex) int { return cmp.Compare(a.cost, b.cost) }
 	slices.SortStableFunc(s, byCost)
 	for range steps {
 		step(s, f)

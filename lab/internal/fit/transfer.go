@@ -38,7 +38,13 @@ func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
 	if err != nil {
 		return Interface{}, err
 	}
-	x, _, err := minimise(func(x []float64) (float64, error) { return transferCost(ctx, base, rows, x) }, transferKnowledge.start, 0.25, transferSteps)
+	var fitted []observation
+	for _, r := range rows {
+		if r.Fit && r.Platforms[0] == transferSystem {
+			fitted = append(fitted, observation{r, max(resolution, 0.5/r.Figure.Low)})
+		}
+	}
+	x, _, err := minimise(func(x []float64) (float64, error) { return transferCost(ctx, base, fitted, x) }, transferKnowledge.start, 0.25, transferSteps)
 	if err != nil {
 		return Interface{}, err
 	}
@@ -48,22 +54,12 @@ func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
 
 // transferCost is the sum of squared deviations of the rows, from the expectations, and of
 // parameters outside their limits.
-func transferCost(ctx context.Context, base *profile.MemorySystem, rows []published.Row, x []float64) (float64, error) {
+func transferCost(ctx context.Context, base *profile.MemorySystem, rows []observation, x []float64) (float64, error) {
 	x, sum := clamp(x, transferKnowledge.limits)
 	candidate := ApplyTransfer(base, Interface{x[0], x[1]})
 	m := published.NewModel(ctx, profile.Hosts.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
-	for _, r := range rows {
-		if !r.Fit || r.Platforms[0] != transferSystem {
-			continue
-		}
-		v, err := m.Compute(r)
-		if err != nil {
-			return 0, err
-		}
-		d := (v/r.Figure.Low - 1) / max(resolution, 0.5/r.Figure.Low)
-		sum += d * d
-	}
-	return sum + transferKnowledge.deviations(x), nil
+	off, err := squares(m, rows)
+	return sum + off + transferKnowledge.deviations(x), err
 }
 
 // ApplyTransfer returns a copy of a memory system with other parameters.

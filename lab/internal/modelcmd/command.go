@@ -7,16 +7,13 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
-	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/replay"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
@@ -37,42 +34,42 @@ func Commands(e *command.Env) []*cobra.Command {
 	x := &commands{e}
 	t := cmdtable.New(help, map[string]string{
 		"policy-list": policyHelp(), "computations": computations(), "mechanisms": mechanismHelp(), "scenario-list": scenarioHelp(),
-		"written": keys.List(written{}), "halves": halves(), "scenarios": cellmodel.Names(), "busy": fmt.Sprint(cellmodel.MaxBusy),
+		"written": cmdtable.Keys(written{}), "halves": halves(), "scenarios": cellmodel.Names(), "busy": fmt.Sprint(cellmodel.MaxBusy),
 		"learning": fmt.Sprint(report.Learning), "change-frames": fmt.Sprint(report.ChangeFrames),
-		"systems": strings.Join(profile.Systems.Names(), ", "), "cell-hosts": strings.Join(profile.CellHosts.Names(), ", "),
-		"bridges": strings.Join(profile.Bridges.Names(), ", "), "profiles": strings.Join(profile.Hosts.Names(), ", "),
+		"systems": strings.Join(profile.Systems.Names(), ", "), "profiles": strings.Join(profile.Hosts.Names(), ", "),
 		"all-profiles": strings.Join(profile.Hosts.Names(), ","), "goal-payloads": strings.Trim(strings.ReplaceAll(fmt.Sprint(report.GoalPayloads), " ", ","), "[]"),
-		"compared": strings.Join(report.Compared, ","), "effort": fmt.Sprint(fit.DefaultEffort.Restarts),
+		"compared": strings.Join(report.Compared, ","),
 	})
-	model := t.Command(cmdtable.Does("model", x.model, result{}))
+	model := t.Command(figures(x, "model", (*caseFlags).measured, measure))
 	model.AddCommand(t.Commands(
 		cmdtable.Does("model compare", x.compare, comparison{}),
-		cmdtable.Does("model fetch", x.fetch, fetched{}),
-		cmdtable.Does("model transfer", x.transfer, transferred{}),
-		cmdtable.Does("model platforms", x.platforms, []listedPlatform{}),
-		cmdtable.Does("model sweep", x.sweep, []sweepRow{}),
-		cmdtable.Does("model project", x.project, []report.Projected{}),
-		cmdtable.Does("model trunk", x.trunk, []report.Shared{}),
-		cmdtable.Does("model bridge", x.bridge, []report.Met{}),
-		cmdtable.Does("model goals", x.goals, []report.Goal{}),
+		figures(x, "model fetch", (*fetchFlags).measured, fetch),
+		figures(x, "model transfer", (*transferFlags).options, transfer),
+		cmdtable.Does("model platforms", x.platforms, []listed{}),
+		figures(x, "model sweep", (*sweepFlags).cases, x.sweep),
+		figures(x, "model project", (*projectFlags).projection, report.Projection.Run),
+		figures(x, "model trunk", (*trunksFlags).cases, report.OnTrunk),
+		figures(x, "model bridge", given, meet),
+		figures(x, "model goals", given, x.goals),
 		cmdtable.Does("model replay", x.replay, []replay.Engine{}),
-		cmdtable.Does("model fit", x.fit, fitResult{}),
-		cmdtable.Does("model profiles", x.profiles, []listedProfile{}),
+		figures(x, "model fit", given, fitted),
+		cmdtable.Does("model profiles", x.profiles, []listed{}),
 	)...)
 	plot := t.Family("plot",
-		picture(x, "plot flow", (*flowFlags).draw),
-		picture(x, "plot fetch", (*fetchFlags).draw),
-		picture(x, "plot transfer", (*transferPicture).draw),
-		picture(x, "plot rate", (*rateFlags).draw),
-		picture(x, "plot threshold", onePayload(1<<20, report.Thresholds)),
-		picture(x, "plot schedules", onePayload(report.MaxScheduled, report.Schedules)),
-		picture(x, "plot trunk", (*trunkPicture).draw),
-		picture(x, "plot bridge", (*bridgeFlags).draw),
-		picture(x, "plot latency", payloadCurves(report.Latencies, curvePayloads)),
-		picture(x, "plot bandwidth", payloadCurves(report.Bandwidths, widePayloads)),
-		picture(x, "plot report", x.page),
+		picture(x, "plot flow", (*flowFlags).drawn, report.Case.Flow),
+		picture(x, "plot fetch", (*fetchFlags).measured, report.Case.Page),
+		picture(x, "plot rate", (*rateFlags).drawn, report.Case.Rates),
+		picture(x, "plot threshold", (*thresholdFlags).drawn, report.Case.Thresholds),
+		picture(x, "plot schedules", (*onePayloadFlags).drawn, report.Case.Schedules),
+		picture(x, "plot trunk", (*trunkPicture).one, report.Case.Trunks),
+		picture(x, "plot project", (*projectFlags).projection, report.Projection.Draw),
+		picture(x, "plot latency", payloadCurves(curvePayloads), report.Curves.Latencies),
+		picture(x, "plot bandwidth", (*bandwidthFlags).drawn, pictured.Bandwidths),
+		picture(x, "plot report", given, x.page),
 	)
-	cells, drawn := t.Command(cmdtable.Does("model cells", x.cells, cellmodel.Result{})), t.Command(picture(x, "plot cells", (*cellPicture).draw))
+	run := func(o cellmodel.Options, _ context.Context) (*cellmodel.Result, error) { return cellmodel.Run(o) }
+	cells := t.Command(figures(x, "model cells", (*cellFlags).options, run))
+	drawn := t.Command(picture(x, "plot cells", (*cellPicture).shown, report.Cells.Draw))
 	completeCells(cells)
 	completeCells(drawn)
 	model.AddCommand(cells)
@@ -80,19 +77,55 @@ func Commands(e *command.Env) []*cobra.Command {
 	return []*cobra.Command{model, plot}
 }
 
-// model measures one case.
-func (x *commands) model(ctx context.Context, f *caseFlags, _ []string) error {
-	c, err := f.measured()
-	if err != nil {
-		return err
+// figures makes the row of a command that prints what it computes of what its flags ask for. As of methods, the
+// context stands second.
+func figures[F, O, R any](x *commands, name string, asked func(*F) (O, error), compute func(O, context.Context) (R, error)) cmdtable.Row {
+	return cmdtable.Does(name, func(ctx context.Context, f *F, _ []string) error {
+		o, err := asked(f)
+		if err != nil {
+			return err
+		}
+		r, err := compute(o, ctx)
+		if err != nil {
+			return err
+		}
+		return x.Report(r)
+	}, *new(R))
+}
+
+// picture makes the row of a command that draws what its flags ask for.
+func picture[F, O any](x *commands, name string, asked func(*F) (O, error), draw func(O, context.Context) ([]byte, error)) cmdtable.Row {
+	type flags struct {
+		Of F
+		outputFile
 	}
+	return cmdtable.Does(name, func(ctx context.Context, f *flags, _ []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		o, err := asked(&f.Of)
+		if err != nil {
+			return err
+		}
+		svg, err := draw(o, ctx)
+		if err != nil {
+			return err
+		}
+		return f.write(x.Env, svg)
+	}, written{})
+}
+
+// given asks for what the flags say, which compute or draw checks.
+func given[F any](f *F) (*F, error) { return f, nil }
+
+// measure measures one case.
+func measure(c report.Case, ctx context.Context) (result, error) {
 	c.Log = true
-	figures, err := c.Measure(ctx)
+	m, err := c.Measure(ctx)
 	if err != nil {
-		return err
+		return result{}, err
 	}
-	r := result{figures.Latency, figures.Bandwidth, transfersOf(figures.Log), figures.Busy}
-	return x.Print(r, func(w io.Writer) error { return writeText(w, &c, &r) })
+	return result{m.Latency, m.Bandwidth, transfersOf(m.Log), m.Busy}, nil
 }
 
 func policyHelp() string {
@@ -113,7 +146,7 @@ type policyFlag struct {
 }
 
 type payloadFlag struct {
-	Payload int `flag:"payload" default:"8192" help:"bytes of each payload"`
+	Payload int `flag:"payload" default:"8192" range:"1..16777216" help:"bytes of each payload"`
 }
 
 // loneFlags are the flags that describe a measurement of one payload.
@@ -121,36 +154,32 @@ type loneFlags struct {
 	profileFlag
 	policyFlag
 	payloadFlag
-	MinPulseSend    int  `flag:"minpulse-send" help:"threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)"`
-	MinPulseReceive int  `flag:"minpulse-recv" help:"threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)"`
-	LogCosts        bool `flag:"log-costs" help:"the firmware keeps the papers' DMA log, at the cost of nic.log_send and nic.log_receive in the profile"`
+	MinPulseSend    int     `flag:"minpulse-send" help:"threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)"`
+	MinPulseReceive int     `flag:"minpulse-recv" help:"threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)"`
+	BlockCopy       float64 `flag:"block-copy" range:"0..99" help:"percent of the bus that a copy by the sending host's processor takes from the first hostTx, 0 to 99 (CS-1997-20: 70)"`
+	LogCosts        bool    `flag:"log-costs" help:"the firmware keeps the papers' DMA log, at the cost of nic.log_send and nic.log_receive in the profile"`
 	Given           cmdtable.Given
 }
 
 // caseFlags are the flags that describe one measurement.
 type caseFlags struct {
 	loneFlags
-	Count         int     `flag:"count" default:"100" help:"payloads of the stream"`
-	Gap           float64 `flag:"gap-us" help:"microseconds between postings (default: as fast as the host can)"`
+	Count         int     `flag:"count" default:"100" range:"1..100000" help:"payloads of the stream"`
+	Gap           float64 `flag:"gap-us" range:"0..1000000" help:"microseconds between postings (default: as fast as the host can)"`
 	Poisson       bool    `flag:"poisson" help:"make the gaps exponential with mean --gap-us"`
 	Seed          uint64  `flag:"seed" default:"1" help:"seed of the random gaps"`
 	Bidirectional bool    `flag:"bidirectional" help:"both hosts send a stream; bandwidth is their sum"`
-	Warmup        int     `flag:"warmup" default:"-1" help:"payloads sent one by one before measuring (default: {learning} for auto, which learns, otherwise 0)"`
+	Warmup        int     `flag:"warmup" range:"0..100000" help:"payloads sent one by one before measuring (default: {learning} for auto, which learns, otherwise 0)"`
 }
 
 // measured checks the flags and loads the profile.
 func (f *loneFlags) measured() (report.Case, error) {
-	return (&caseFlags{loneFlags: *f, Count: 1, Warmup: -1}).measured()
+	return (&caseFlags{loneFlags: *f, Count: 1}).measured()
 }
 
 // measured checks the flags and loads the profile.
 func (f *caseFlags) measured() (report.Case, error) {
-	errs := []error{
-		checkPolicies("--policy", f.Policy),
-		between("--payload", f.Payload, 1, pipeline.MaxFrame, "bytes"),
-		between("--count", f.Count, 1, maxCount, ""),
-		between("--gap-us", f.Gap, 0, maxGap, ""),
-	}
+	errs := []error{checkPolicies("--policy", f.Policy)}
 	if f.Given("minpulse-send") {
 		errs = append(errs, between("--minpulse-send", f.MinPulseSend, 1, f.Payload, "bytes, the payload"))
 	}
@@ -160,14 +189,14 @@ func (f *caseFlags) measured() (report.Case, error) {
 	if f.Poisson && !f.Given("gap-us") {
 		errs = append(errs, usage("--poisson", "true", "together with --gap-us, the mean of the gaps"))
 	}
-	if f.Given("warmup") {
-		errs = append(errs, between("--warmup", f.Warmup, 0, maxCount, ""))
-	}
 	if f.Policy == "optimal" {
 		errs = append(errs, between("--payload", f.Payload, 1, search.MaxPayload, "bytes for policy optimal"))
 	}
 	if err := cmp.Or(errs...); err != nil {
 		return report.Case{}, err
+	}
+	if !f.Given("warmup") {
+		f.Warmup = -1
 	}
 	p, err := loadProfile("--profile", f.Profile)
 	if err != nil {
@@ -176,13 +205,7 @@ func (f *caseFlags) measured() (report.Case, error) {
 	if f.LogCosts && p.NIC.LogSend == 0 && p.NIC.LogReceive == 0 {
 		return report.Case{}, usage("--log-costs", "true", "with a profile that has nic.log_send or nic.log_receive")
 	}
-	return report.Case{LogCosts: f.LogCosts, Profile: p, Policy: f.Policy, MinPulseSend: f.MinPulseSend, MinPulseReceive: f.MinPulseReceive,
+	return report.Case{LogCosts: f.LogCosts, BlockCopy: f.BlockCopy / 100, Profile: p, Policy: f.Policy, MinPulseSend: f.MinPulseSend, MinPulseReceive: f.MinPulseReceive,
 		Payload: f.Payload, Count: f.Count, Gap: profile.Micros(f.Gap), Random: f.Poisson, Seed: f.Seed,
 		Bidirectional: f.Bidirectional, Warmup: f.Warmup}, nil
 }
-
-// Limits of what one command computes.
-const (
-	maxCount = 100_000
-	maxGap   = 1e6
-)

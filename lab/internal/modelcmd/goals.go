@@ -3,49 +3,25 @@ package modelcmd
 import (
 	"context"
 	"fmt"
-	"io"
-	"math"
-	"strings"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
-	"github.com/trapeze-nic/trapeze/lab/internal/search"
 )
 
-// Limits of "trapeze-lab model goals".
-const (
-	maxVariants = 1000
-	maxGoals    = 10_000
-)
+// maxGoals bounds the cases of "trapeze-lab model goals".
+const maxGoals = 10_000
 
 type goalFlags struct {
 	Profiles []string `flag:"profiles" split:"comma" default:"{all-profiles}" help:"platforms, names or TOML files"`
-	Payloads []int    `flag:"payloads" default:"{goal-payloads}" help:"payload sizes in bytes"`
-	Variants int      `flag:"variants" help:"random variants of each profile"`
+	Payloads []int    `flag:"payloads" default:"{goal-payloads}" range:"1..1048576" help:"payload sizes in bytes"`
+	Variants int      `flag:"variants" range:"0..1000" help:"random variants of each profile"`
 	Changes  bool     `flag:"changes" help:"change an engine's costs in the middle of the run"`
-}
-
-func (x *commands) goals(ctx context.Context, f *goalFlags, _ []string) error {
-	rows, err := f.measure(ctx, x.Env)
-	if err != nil {
-		return err
-	}
-	return x.Print(rows, func(w io.Writer) error { return f.write(w, rows) })
 }
 
 // platforms loads the profiles, each followed by its variants.
 func (f *goalFlags) platforms() ([]*profile.Profile, error) {
-	if err := between("--variants", f.Variants, 0, maxVariants, ""); err != nil {
-		return nil, err
-	}
 	if n := len(f.Profiles) * len(f.Payloads) * (f.Variants + 1); n < 1 || n > maxGoals {
 		return nil, usage("the lists make", fmt.Sprint(n, " cases"), fmt.Sprintf("1 to %d", maxGoals))
-	}
-	for _, payload := range f.Payloads {
-		if err := between("--payloads", payload, 1, search.MaxPayload, "bytes"); err != nil {
-			return nil, err
-		}
 	}
 	loaded, err := loadProfiles("--profiles", f.Profiles)
 	if err != nil {
@@ -61,31 +37,32 @@ func (f *goalFlags) platforms() ([]*profile.Profile, error) {
 	return all, nil
 }
 
-func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]report.Goal, error) {
+// goals measures each platform with each payload.
+func (x *commands) goals(f *goalFlags, ctx context.Context) (r held, err error) {
 	platforms, err := f.platforms()
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	meter := e.Steps("measuring", len(platforms)*len(f.Payloads))
+	meter := x.Steps("measuring", len(platforms)*len(f.Payloads))
 	defer meter.Stop()
-	var rows []report.Goal
 	for _, p := range platforms {
 		for _, payload := range f.Payloads {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return r, err
 			}
-			more, err := f.rowsOf(ctx, p, payload)
+			goals, err := f.goalsOf(ctx, p, payload)
 			if err != nil {
-				return nil, fmt.Errorf("%s, %d bytes: %w", p.Name, payload, err)
+				return r, fmt.Errorf("%s, %d bytes: %w", p.Name, payload, err)
 			}
-			rows = append(rows, more...)
+			r.Goals = append(r.Goals, goals...)
 			meter.Add(1)
 		}
 	}
-	return rows, nil
+	r.sum()
+	return r, nil
 }
 
-func (f *goalFlags) rowsOf(ctx context.Context, p *profile.Profile, payload int) ([]report.Goal, error) {
+func (f *goalFlags) goalsOf(ctx context.Context, p *profile.Profile, payload int) ([]report.Goal, error) {
 	if f.Changes {
 		return report.Changes(ctx, p, payload)
 	}
@@ -96,62 +73,33 @@ func (f *goalFlags) rowsOf(ctx context.Context, p *profile.Profile, payload int)
 	return []report.Goal{*g}, nil
 }
 
-// platformOf names the platform, and the change if there was one.
-func platformOf(r *report.Goal) string {
-	if r.Engine == "" {
-		return r.Profile
-	}
-	return fmt.Sprintf("%s, %s overhead x%g, bandwidth x%g", r.Profile, r.Engine, r.Overhead, r.Bandwidth)
+// held is the JSON object of "trapeze-lab model goals".
+type held struct {
+	Cases    int           `json:"cases"`
+	Within3  int           `json:"within_3_percent"`
+	Within1  int           `json:"within_1_percent"`
+	Half     int           `json:"within_half_us" help:"of those within 1 percent"`
+	Mean     float64       `json:"mean_gap_percent"`
+	Greatest float64       `json:"greatest_gap_percent"`
+	Stream   float64       `json:"least_stream_over_store_and_forward" help:"0 with --changes"`
+	Bus      float64       `json:"greatest_bus_over_amp" help:"0 with --changes"`
+	Goals    []report.Goal `json:"goals"`
 }
 
-// write prints a table with a row for each platform, and engine that changed, and what
-// it sums up to. The table is Markdown.
-func (f *goalFlags) write(w io.Writer, rows []report.Goal) error {
-	var lines []string
-	cells := map[string]string{}
-	sum, worst, within, close, half := 0.0, 0.0, 0, 0, 0
-	stream, bus := math.Inf(1), 0.0
-	for _, r := range rows {
-		line := platformOf(&r)
-		if _, known := cells[line]; !known {
-			lines = append(lines, line)
+// sum sums the goals up.
+func (r *held) sum() {
+	r.Cases, r.Stream = len(r.Goals), r.Goals[0].Stream
+	for _, g := range r.Goals {
+		r.Mean += g.Gap / float64(r.Cases)
+		r.Greatest, r.Stream, r.Bus = max(r.Greatest, g.Gap), min(r.Stream, g.Stream), max(r.Bus, g.Bus)
+		if g.Gap <= 3 {
+			r.Within3++
 		}
-		cells[line] += fmt.Sprintf(" %.2f %% |", r.Gap)
-		sum += r.Gap
-		worst, stream, bus = max(worst, r.Gap), min(stream, r.Stream), max(bus, r.Bus)
-		if r.Gap <= 3 {
-			within++
-		}
-		if r.Gap <= 1 {
-			close++
-			if r.Auto-r.Best <= profile.Micros(0.5) {
-				half++
+		if g.Gap <= 1 {
+			r.Within1++
+			if g.Auto-g.Best <= profile.Micros(0.5) {
+				r.Half++
 			}
 		}
 	}
-	var b strings.Builder
-	b.WriteString("| platform |")
-	for _, n := range f.Payloads {
-		fmt.Fprintf(&b, " %d B |", n)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(f.Payloads)) + "\n")
-	for _, line := range lines {
-		fmt.Fprintf(&b, "| %s |%s\n", line, cells[line])
-	}
-	fmt.Fprintf(&b, "\n%d cases: %d within 3 %%, %d within 1 %%, %d of these within 0.5 us; mean %.2f %%, greatest %.2f %%\n",
-		len(rows), within, close, half, sum/float64(len(rows)), worst)
-	if !f.Changes {
-		fmt.Fprintf(&b, "stream bandwidth: at least %.2f %% of store-and-forward's; buses: occupied at most %.2f %% as long as by amp\n", 100*stream, 100*bus)
-	}
-	for _, r := range rows {
-		if r.Gap > 1 {
-			fmt.Fprintf(&b, "over 1 %%: %s, %d B: %+.2f %%, %+.3f us", platformOf(&r), r.Payload, r.Gap, (r.Auto - r.Best).Microseconds())
-			if r.Engine == "" {
-				fmt.Fprintf(&b, ", of which the sender %+.2f %%", r.Sender)
-			}
-			b.WriteString("\n")
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -1,14 +1,15 @@
 package modelcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
 
-	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
+	"github.com/trapeze-nic/trapeze/lab/internal/search"
 )
 
 // Payloads of the curves, in bytes.
@@ -21,23 +22,16 @@ var (
 // be told apart.
 type flowFlags struct {
 	caseFlags `override:"count" default:"6"`
-	Log       string `flag:"log" excludes:"profile,policy,payload,minpulse-send,minpulse-recv,log-costs,count,gap-us,poisson,seed,bidirectional,warmup" help:"draw this DMA log (JSON lines with packet, engine, start_us, end_us, bytes) instead of a model run"`
+	Log       string `flag:"log" excludes:"profile,policy,payload,minpulse-send,minpulse-recv,block-copy,log-costs,count,gap-us,poisson,seed,bidirectional,warmup" help:"draw this DMA log (JSON lines with packet, engine, start_us, end_us, bytes) instead of a model run"`
 }
 
-// source returns the case, and the log's records if there is one.
-func (f *flowFlags) source() (report.Case, []dmalog.Record, string, error) {
+// drawn returns the case, which has the log's records if there is one.
+func (f *flowFlags) drawn() (report.Case, error) {
 	if f.Log == "" {
-		c, err := f.measured()
-		return c, nil, "", err
+		return f.measured()
 	}
 	log, err := readLog(f.Log)
-	if err != nil {
-		return report.Case{}, nil, "", err
-	}
-	if log.Records == nil {
-		log.Records = []dmalog.Record{}
-	}
-	return report.Case{}, log.Records, "DMA log " + filepath.Base(f.Log), nil
+	return report.Case{Recorded: log.Records, Source: "DMA log " + filepath.Base(f.Log)}, err
 }
 
 // readLog reads the log that --log names.
@@ -50,46 +44,15 @@ func readLog(name string) (dmalog.Log, error) {
 	return log, errors.Join(err, file.Close())
 }
 
-// picture makes the row of a command that draws one picture, by flags that draw checks.
-func picture[F any](x *commands, name string, draw func(*F, context.Context) ([]byte, error)) cmdtable.Row {
-	type flags struct {
-		Of F
-		outputFile
-	}
-	return cmdtable.Does(name, func(ctx context.Context, f *flags, _ []string) error {
-		if err := f.check(); err != nil {
-			return err
-		}
-		svg, err := draw(&f.Of, ctx)
-		if err != nil {
-			return err
-		}
-		return f.write(x.Env, svg)
-	}, written{})
-}
-
-func (f *flowFlags) draw(ctx context.Context) ([]byte, error) {
-	c, records, source, err := f.source()
-	if err != nil {
-		return nil, err
-	}
-	return report.FlowGraph(ctx, c, records, source)
-}
-
 type rateFlags struct {
 	flowFlags
-	Window float64 `flag:"window-us" default:"50" help:"length of the windows in microseconds"`
+	Window float64 `flag:"window-us" default:"50" range:"0.001..1000000" help:"length of the windows in microseconds"`
 }
 
-func (f *rateFlags) draw(ctx context.Context) ([]byte, error) {
-	if err := between("--window-us", f.Window, 0.001, 1e6, ""); err != nil {
-		return nil, err
-	}
-	c, records, source, err := f.source()
-	if err != nil {
-		return nil, err
-	}
-	return report.Rates(ctx, c, records, source, profile.Micros(f.Window))
+func (f *rateFlags) drawn() (report.Case, error) {
+	c, err := f.flowFlags.drawn()
+	c.Window = profile.Micros(f.Window)
+	return c, err
 }
 
 type onePayloadFlags struct {
@@ -97,18 +60,29 @@ type onePayloadFlags struct {
 	payloadFlag `override:"payload" help:"bytes of the payload"`
 }
 
-// onePayload draws one payload, of so many bytes at most, on one platform.
-func onePayload(most int, draw func(context.Context, *profile.Profile, int) ([]byte, error)) func(*onePayloadFlags, context.Context) ([]byte, error) {
-	return func(f *onePayloadFlags, ctx context.Context) ([]byte, error) {
-		if err := between("--payload", f.Payload, 64, most, "bytes"); err != nil {
-			return nil, err
-		}
-		p, err := loadProfile("--profile", f.Profile)
-		if err != nil {
-			return nil, err
-		}
-		return draw(ctx, p, f.Payload)
+// drawn asks for one payload on one platform.
+func (f *onePayloadFlags) drawn() (report.Case, error) {
+	p, err := loadProfile("--profile", f.Profile)
+	return report.Case{Profile: p, Payload: f.Payload, Count: 1}, cmp.Or(between("--payload", f.Payload, 64, search.MaxPayload, "bytes"), err)
+}
+
+// maxOthers is the number of thresholds whose curves can be told apart.
+const maxOthers = 6
+
+type thresholdFlags struct {
+	onePayloadFlags
+	Others []int `flag:"other" help:"thresholds of the other side: static pulses, a chart for each side with a curve for each of them, as in the cut-through paper's figure 4 (default: both sides, eager and static, the other at its default)"`
+}
+
+// drawn asks for curves against the threshold.
+func (f *thresholdFlags) drawn() (report.Case, error) {
+	c, err := f.onePayloadFlags.drawn()
+	c.Others = f.Others
+	err = cmp.Or(err, between("--other", len(f.Others), 0, maxOthers, "thresholds"))
+	for _, other := range f.Others {
+		err = cmp.Or(err, between("--other", other, 1, f.Payload, "bytes, the payload"))
 	}
+	return c, err
 }
 
 type curveFlags struct {
@@ -116,18 +90,38 @@ type curveFlags struct {
 	Policies []string `flag:"policies" split:"comma" default:"{compared}" help:"delivery policies"`
 }
 
-// payloadCurves draws latency or bandwidth against payload.
-func payloadCurves(draw func(context.Context, *profile.Profile, []string, []int) ([]byte, error), payloads []int) func(*curveFlags, context.Context) ([]byte, error) {
-	return func(f *curveFlags, ctx context.Context) ([]byte, error) {
-		if err := checkPolicies("--policies", f.Policies...); err != nil {
-			return nil, err
-		}
+// payloadCurves asks for curves against payload.
+func payloadCurves(payloads []int) func(*curveFlags) (report.Curves, error) {
+	return func(f *curveFlags) (report.Curves, error) {
 		p, err := loadProfile("--profile", f.Profile)
+		return report.Curves{Profile: p, Policies: f.Policies, Payloads: payloads}, cmp.Or(checkPolicies("--policies", f.Policies...), err)
+	}
+}
+
+// bandwidthFlags ask for curves of policies, or of live transfers.
+type bandwidthFlags struct {
+	curveFlags
+	Logs []string `flag:"log" split:"comma" excludes:"profile,policies" help:"draw the bandwidth of DMA by these logs of live NICs against the size of a transfer: hostTx reads host memory, hostRcv writes it"`
+}
+
+// pictured is what has a picture of bandwidths.
+type pictured interface {
+	Bandwidths(ctx context.Context) ([]byte, error)
+}
+
+func (f *bandwidthFlags) drawn() (pictured, error) {
+	if len(f.Logs) == 0 {
+		return payloadCurves(widePayloads)(&f.curveFlags)
+	}
+	var all report.Moved
+	for _, name := range f.Logs {
+		log, err := readLog(name)
 		if err != nil {
 			return nil, err
 		}
-		return draw(ctx, p, f.Policies, payloads)
+		all = append(all, log.Records...)
 	}
+	return all, nil
 }
 
 type reportFlags struct {

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // projected is a row of "model project".
@@ -22,25 +25,21 @@ type projected struct {
 
 func project(t *testing.T, args ...string) (rows []projected) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(ok(t, append([]string{"model", "project", "--json"}, args...)...)), &rows); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(ok(t, append([]string{"model", "project", "--json"}, args...)...)), &rows))
 	return rows
 }
 
 // TestProject: factors of 1 leave a platform as it is, and neither a faster bus nor a faster link
 // makes store and forward slower; the two together save what either saves.
 func TestProject(t *testing.T) {
-	rows := project(t, "--profile", "alcor-hpdc97", "--policy", "eager", "--bus", "1..3", "--link", "1,4")
+	rows := project(t, "--profile", "alcor-hpdc97", "--policy", "eager", "--bus", "1,2", "--link", "1,4")
 	if len(rows) != 4 || rows[0].Bus != "bus x 1" || rows[3].Bus != "bus x 2" || math.Abs(rows[3].Link-4*rows[0].Link) > 1e-9 {
 		t.Fatalf("%+v", rows)
 	}
 	var same struct {
 		Latency float64 `json:"latency_us"`
 	}
-	if err := json.Unmarshal([]byte(ok(t, "model", "--profile", "alcor-hpdc97", "--policy", "eager", "--count", "1", "--json")), &same); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(ok(t, "model", "--profile", "alcor-hpdc97", "--policy", "eager", "--count", "1", "--json")), &same))
 	if rows[0].Latency != same.Latency || math.Abs(rows[0].Reduction-100*(1-rows[0].Latency/rows[0].Whole)) > 1e-6 {
 		t.Errorf("%+v, want %v us", rows[0], same.Latency)
 	}
@@ -54,7 +53,7 @@ func TestProject(t *testing.T) {
 }
 
 func TestProjectRefuses(t *testing.T) {
-	for _, args := range []string{"--bus 0", "--link 1..0.5", "--bus 1..", "--link nan", "--bus 2000", "--policy none", "--payload 0", "--pcie --bus 1..2",
+	for _, args := range []string{"--bus 0", "--bus 1..2", "--bus -1", "--link nan", "--bus 2000", "--policy none", "--payload 0", "--pcie --bus 1,2",
 		"--pcie --profile alcor", "--profile none", "--policy optimal --payload 99999999"} {
 		if out, err := run(append([]string{"model", "project"}, strings.Fields(args)...)...); err == nil || out != "" {
 			t.Errorf("%s: %q, %v", args, out, err)
@@ -63,14 +62,12 @@ func TestProjectRefuses(t *testing.T) {
 }
 
 // TestSchedulePictures: the three schedules have a band for each engine and end one after the
-// other, the variable one first; a projection has a curve for each bus.
+// other, the variable one first.
 func TestSchedulePictures(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.svg")
 	ok(t, "plot", "schedules", "--profile", "p6-natoma", "--payload", "4096", "--output", file)
 	svg, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	took := regexp.MustCompile(`store and forward ([0-9.]+) us; best fixed pulse \(\d+ bytes\) ([0-9.]+) us; best variable schedule ([0-9.]+) us`).FindStringSubmatch(string(svg))
 	var us [4]float64
 	for i := 1; i < len(took); i++ {
@@ -82,13 +79,6 @@ func TestSchedulePictures(t *testing.T) {
 		t.Errorf("%q", took)
 	}
 	for _, band := range []string{"whole: hostTx", "fixed: netTx", "variable: hostRcv"} {
-		if !strings.Contains(string(svg), ">"+band+"<") {
-			t.Errorf("no band %s", band)
-		}
-	}
-	file = filepath.Join(t.TempDir(), "b.svg")
-	ok(t, "model", "project", "--bus", "1..2", "--link", "1..4", "--payload", "2048", "--output", file)
-	if svg, err = os.ReadFile(file); err != nil || strings.Count(string(svg), ">bus x ") != 2 {
-		t.Errorf("%v, %s", err, svg)
+		should.Contain(t, string(svg), ">"+band+"<", "no band %s", band)
 	}
 }

@@ -1,18 +1,15 @@
 package modelcmd
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
-	"github.com/trapeze-nic/trapeze/lab/internal/table"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -22,15 +19,14 @@ const maxCases = 100_000
 type sweepFlags struct {
 	Profiles      []string  `flag:"profiles" split:"comma" default:"p6-natoma" help:"platforms, names or TOML files"`
 	Policies      []string  `flag:"policies" split:"comma" default:"amp" help:"delivery policies"`
-	Payloads      []int     `flag:"payloads" default:"8192" help:"payload sizes in bytes"`
-	Thresholds    []int     `flag:"thresholds" default:"0" help:"thresholds or pulses in bytes, 0 = default"`
-	Sides         string    `flag:"sides" default:"both" help:"which side the thresholds are for: both, send or recv"`
-	Gaps          []float64 `flag:"gaps-us" default:"0" help:"microseconds between postings, 0 to 1000000; 0 = as fast as the host can"`
-	Counts        []int     `flag:"counts" default:"100" help:"payloads of the stream"`
+	Payloads      []int     `flag:"payloads" default:"8192" range:"1..16777216" help:"payload sizes in bytes"`
+	Thresholds    []int     `flag:"thresholds" default:"0" range:"0.." help:"thresholds or pulses in bytes, 0 = default"`
+	Sides         string    `flag:"sides" default:"both" oneof:"both,send,recv" help:"which side the thresholds are for: both, send or recv"`
+	Gaps          []float64 `flag:"gaps-us" default:"0" range:"0..1000000" help:"microseconds between postings, 0 to 1000000; 0 = as fast as the host can"`
+	Counts        []int     `flag:"counts" default:"100" range:"1..100000" help:"payloads of the stream"`
 	Poisson       bool      `flag:"poisson" help:"make the gaps exponential"`
 	Bidirectional bool      `flag:"bidirectional" help:"both hosts send a stream"`
 	Seed          uint64    `flag:"seed" default:"1" help:"seed of the random gaps"`
-	outputFile    `override:"output" help:"write to a file instead, whole or not at all"`
 	Given         cmdtable.Given
 }
 
@@ -49,39 +45,10 @@ type sweepRow struct {
 	Busy      profile.Time `json:"bus_busy_us"`
 }
 
-func (x *commands) sweep(ctx context.Context, f *sweepFlags, _ []string) error {
-	if f.Given("output") {
-		if err := f.outputFile.check(); err != nil {
-			return err
-		}
-	}
-	if f.Poisson && !f.Given("gaps-us") {
-		return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
-	}
-	rows, err := f.measure(ctx, x.Env)
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if x.JSON {
-		err = command.WriteJSON(&b, rows)
-	} else {
-		err = table.Write(&b, rows)
-	}
-	if err != nil {
-		return err
-	}
-	if f.Output != "" {
-		return f.write(x.Env, b.Bytes())
-	}
-	_, err = x.Stdout.Write(b.Bytes())
-	return err
-}
-
 // check refuses values that are out of range.
 func (f *sweepFlags) check() error {
-	if f.Sides != "both" && f.Sides != "send" && f.Sides != "recv" {
-		return usage("--sides", f.Sides, "both, send or recv")
+	if f.Poisson && !f.Given("gaps-us") {
+		return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
 	}
 	n := len(f.Profiles) * len(f.Policies) * len(f.Payloads) * len(f.Thresholds) * len(f.Gaps) * len(f.Counts)
 	if n < 1 || n > maxCases {
@@ -98,61 +65,45 @@ func (f *sweepFlags) check() error {
 			errs = append(errs, between("--thresholds", threshold, 0, payload, "bytes, the payload; 0 = default"))
 		}
 	}
-	for _, count := range f.Counts {
-		errs = append(errs, between("--counts", count, 1, maxCount, ""))
-	}
-	for _, gap := range f.Gaps {
-		errs = append(errs, between("--gaps-us", gap, 0, maxGap, ""))
-	}
 	return cmp.Or(errs...)
 }
 
-// cases lists the combinations.
+// cases lists the combinations, those of the first profile first.
 func (f *sweepFlags) cases() ([]report.Case, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	profiles, err := loadProfiles("--profiles", f.Profiles)
 	if err != nil {
 		return nil, err
 	}
-	var cases []report.Case
-	for _, p := range profiles {
-		for _, policy := range f.Policies {
-			for _, payload := range f.Payloads {
-				for _, threshold := range f.Thresholds {
-					for _, gap := range f.Gaps {
-						for _, count := range f.Counts {
-							c := report.Case{Profile: p, Policy: policy, Payload: payload, Count: count, Gap: profile.Micros(gap),
-								Random: f.Poisson, Seed: f.Seed, Bidirectional: f.Bidirectional, Warmup: -1}
-							if f.Sides != "recv" {
-								c.MinPulseSend = threshold
-							}
-							if f.Sides != "send" {
-								c.MinPulseReceive = threshold
-							}
-							cases = append(cases, c)
-						}
-					}
-				}
-			}
+	cases := make([]report.Case, len(profiles)*len(f.Policies)*len(f.Payloads)*len(f.Thresholds)*len(f.Gaps)*len(f.Counts))
+	for i := range cases {
+		of := i
+		next := func(length int) (k int) {
+			k, of = of%length, of/length
+			return k
 		}
+		c := report.Case{Random: f.Poisson, Seed: f.Seed, Bidirectional: f.Bidirectional, Warmup: -1}
+		c.Count, c.Gap = f.Counts[next(len(f.Counts))], profile.Micros(f.Gaps[next(len(f.Gaps))])
+		threshold := f.Thresholds[next(len(f.Thresholds))]
+		if f.Sides != "recv" {
+			c.MinPulseSend = threshold
+		}
+		if f.Sides != "send" {
+			c.MinPulseReceive = threshold
+		}
+		c.Payload, c.Policy, c.Profile = f.Payloads[next(len(f.Payloads))], f.Policies[next(len(f.Policies))], profiles[of]
+		cases[i] = c
 	}
 	return cases, nil
 }
 
-func (f *sweepFlags) measure(ctx context.Context, e *command.Env) ([]sweepRow, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	cases, err := f.cases()
-	if err != nil {
-		return nil, err
-	}
-	meter := e.Steps("measuring", len(cases))
+func (x *commands) sweep(cases []report.Case, ctx context.Context) ([]sweepRow, error) {
+	meter := x.Steps("measuring", len(cases))
 	defer meter.Stop()
 	rows := make([]sweepRow, 0, len(cases))
 	for _, c := range cases {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		m, err := c.Measure(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s, %d bytes: %w", c.Profile.Name, c.Policy, c.Payload, err)

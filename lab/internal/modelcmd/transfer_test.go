@@ -6,10 +6,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -22,10 +24,8 @@ func TestTransferJSON(t *testing.T) {
 		t.Error("two runs print different bytes")
 	}
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(out), &keys); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := slices.Sorted(maps.Keys(keys)), []string{"bus_transactions", "total_us", "transactions", "transfer_us", "transport_us", "user_us"}; !slices.Equal(got, want) {
+	must.OK(t, json.Unmarshal([]byte(out), &keys))
+	if got, want := slices.Sorted(maps.Keys(keys)), []string{"bus_transactions", "execution_us", "initiation_us", "interrupt_us", "kinds", "registration_transactions", "registration_us", "total_us", "transactions", "transfer_us", "transport_receiving_us", "transport_sending_us", "transport_us", "user_sending_us", "user_us"}; !slices.Equal(got, want) {
 		t.Errorf("keys %v, want %v", got, want)
 	}
 	var r struct {
@@ -41,9 +41,7 @@ func TestTransferJSON(t *testing.T) {
 			End                       float64 `json:"end_us"`
 		} `json:"transactions"`
 	}
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(out), &r))
 	if math.Abs(r.Total-r.User-r.Transfer-r.Transport) > 1e-9 || r.Count != len(r.List) {
 		t.Errorf("%v is not %v + %v + %v, or %d is not %d", r.Total, r.User, r.Transfer, r.Transport, r.Count, len(r.List))
 	}
@@ -61,85 +59,53 @@ func TestTransferJSON(t *testing.T) {
 	}
 }
 
-// TestEveryTransfer runs each mechanism on each platform through the command, and draws each platform.
+// TestEveryTransfer runs each mechanism on each platform through the command.
 func TestEveryTransfer(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "bars.svg")
 	for _, p := range profile.Systems.Names() {
-		s, err := profile.Systems.Load(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(profile.Systems.Load(p))(t)
 		for _, m := range coherence.Mechanisms(s) {
-			if out := ok(t, "model", "transfer", "--platform", p, "--mechanism", string(m), "--order", "random", "--seed", "3", "--until", "wire"); !strings.Contains(out, "data transfer") || !strings.Contains(out, p+", "+string(m)) {
+			if out := ok(t, "model", "transfer", "--platform", p, "--mechanism", string(m), "--order", "random", "--seed", "3", "--until", "wire"); !strings.Contains(out, "transport_us") || !strings.Contains(out, "sender") {
 				t.Errorf("%s, %s: %s", p, m, out)
 			}
 		}
-		ok(t, "plot", "transfer", "--force", "--platform", p, "--output", file)
-		svg, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range []string{">edt<", ">4096<", ">data transfer<", "256 bytes"} {
-			if !strings.Contains(string(svg), want) {
-				t.Errorf("%s: the picture has no %s", p, want)
-			}
-		}
-	}
-	ok(t, "plot", "transfer", "--force", "--mechanisms", "cni,pio-wc", "--output", file)
-	if svg, err := os.ReadFile(file); err != nil || strings.Contains(string(svg), ">edt<") || strings.Count(string(svg), ">cni<") != 8 {
-		t.Errorf("two mechanisms at seven sizes and in the breakdown: %v", err)
 	}
 }
 
 func TestBadTransfers(t *testing.T) {
-	svg := filepath.Join(t.TempDir(), "out.svg")
 	refused(t, []badCase{
 		{"model transfer --platform vax", option.ErrBad, "sonic-via"},
-		{"model transfer --platform EMPTY", option.ErrBad, "--platform"},
 		{"model transfer --platform none.toml", profile.ErrUnreadable, "none.toml"},
 		{"model transfer --mechanism pigeon", option.ErrBad, "cc-dma-retry"},
 		{"model transfer --platform pcie4-x16-100g --mechanism cni", option.ErrBad, "edt, dma, pio"},
 		{"model transfer --bytes 0", option.ErrBad, "--bytes 0"},
-		{"model transfer --bytes 65537", option.ErrBad, "1 to 65536"},
 		{"model transfer --dma-rate 0", option.ErrBad, "--dma-rate"},
-		{"model transfer --dma-rate -5", option.ErrBad, "1 to 1600 MB/s"},
-		{"model transfer --dma-rate NaN", option.ErrBad, "1 to 1600 MB/s"},
-		{"model transfer --dma-rate inf", option.ErrBad, "1 to 1600 MB/s"},
 		{"model transfer --platform sonic-via-800 --dma-rate 801", option.ErrBad, "1 to 800 MB/s"},
-		{"model transfer --order backwards", option.ErrBad, "sequential, stride, random"},
-		{"model transfer --order EMPTY --until never", option.ErrBad, "wire, delivered, consumed"},
+		{"model transfer --dma-rate NaN", option.ErrBad, "1 to 1600"},
+		{"model transfer --bytes 65537", option.ErrBad, "1 to 65536"},
+		{"model transfer --until doomsday", option.ErrBad, "wire, delivered or consumed"},
+		{"model transfer --platform pcie4-x16-100g --until consumed", option.ErrBad, "wire, delivered on"},
+		{"model transfer --receiving hand", option.ErrBad, "--receiving hand"},
+		{"model transfer --initialising hand", option.ErrBad, "flush or nic-reads"},
+		{"model transfer --order backwards", option.ErrBad, "sequential, stride or random"},
+		{"model transfer --order EMPTY --until never", option.ErrBad, "--order"},
 		{"model transfer --receiving coherent --mechanism dma", option.ErrBad, "--receiving"},
 		{"model platforms vax", option.ErrBad, "sonic-via"},
-		{"plot transfer", option.ErrBad, "--output"},
-		{"plot transfer --mechanisms edt,pigeon --output " + svg, option.ErrBad, "--mechanisms pigeon"},
-		{"plot transfer --mechanisms EMPTY --output " + svg, option.ErrBad, "--mechanisms"},
-		{"plot transfer --platform vax --output " + svg, option.ErrBad, "sonic-via"},
 	})
-	if _, err := os.Stat(svg); err == nil {
-		t.Error("a failed command wrote its output")
-	}
 }
 
 func TestPlatforms(t *testing.T) {
 	if out := ok(t, "model", "platforms"); !strings.Contains(out, "pcie5-x16-400g") {
 		t.Errorf("%s", out)
 	}
-	var list []struct {
-		Name       string
-		Mechanisms []string
-	}
-	if err := json.Unmarshal([]byte(ok(t, "model", "platforms", "--json")), &list); err != nil || len(list) != len(profile.Systems.Names()) || len(list[0].Mechanisms) == 0 {
+	var list []struct{ Name, Summary string }
+	if err := json.Unmarshal([]byte(ok(t, "model", "platforms", "--json")), &list); err != nil || len(list) != len(profile.Systems.Names()) || list[0].Summary == "" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	// What is printed can be used, and serves as a base.
 	dir := t.TempDir()
 	mine, slower := filepath.Join(dir, "mine.toml"), filepath.Join(dir, "slower.toml")
-	if err := os.WriteFile(mine, []byte(ok(t, "model", "platforms", "sonic-via")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(slower, []byte("base = \"sonic-via\"\n[bus]\nclock = \"50 MHz\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(mine, []byte(ok(t, "model", "platforms", "sonic-via")), 0o600))
+	must.OK(t, os.WriteFile(slower, []byte("base = \"sonic-via\"\n[bus]\nclock = \"50 MHz\"\n"), 0o600))
 	a, b, c := ok(t, "model", "transfer", "--json"), ok(t, "model", "transfer", "--platform", mine, "--json"), ok(t, "model", "transfer", "--platform", slower, "--json")
 	if a != b || a == c {
 		t.Error("a printed platform gives other figures, or a changed one the same")
@@ -155,9 +121,7 @@ func TestCompareRanges(t *testing.T) {
 			Highest  *float64 `json:"computed_highest"`
 		}
 	}
-	if err := json.Unmarshal([]byte(ok(t, "model", "compare", "--published", table, "--json")), &c); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(ok(t, "model", "compare", "--published", table, "--json")), &c))
 	ranges := 0
 	for _, r := range c.Rows {
 		if r.Highest == nil {
@@ -170,7 +134,7 @@ func TestCompareRanges(t *testing.T) {
 	if ranges < 5 {
 		t.Errorf("%d ranges", ranges)
 	}
-	if out := ok(t, "model", "compare", "--published", table); !strings.Contains(out, "64.00-4096.00") {
+	if out := ok(t, "model", "compare", "--published", table); !regexp.MustCompile(` 64 +4096 `).MatchString(out) {
 		t.Error("the text has no range")
 	}
 }

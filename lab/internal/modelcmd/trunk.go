@@ -1,40 +1,34 @@
 package modelcmd
 
 import (
-	"cmp"
-	"context"
-	"io"
-
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
-	"github.com/trapeze-nic/trapeze/lab/internal/table"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
-	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // trunkFlags describe senders that share a trunk.
 type trunkFlags struct {
 	profileFlag
 	payloadFlag
-	Count    int     `flag:"count" default:"100" help:"payloads of each sender"`
-	Gap      float64 `flag:"gap-us" help:"microseconds between a sender's postings (default: as fast as the host can)"`
-	Senders  int     `flag:"senders" default:"2" help:"hosts that send, each to one of its own"`
-	Slow     float64 `flag:"slow" default:"1" help:"the first sender's bus takes so many times as long for each byte"`
-	Packet   int     `flag:"packet" help:"most bytes of a packet; the trunk is free between packets (default: a payload is one packet)"`
-	Watchdog float64 `flag:"watchdog-us" help:"end a payload whose sender holds the trunk and moves nothing for so many microseconds (default: never)"`
+	Count    int     `flag:"count" default:"100" range:"1..100000" help:"payloads of each sender"`
+	Gap      float64 `flag:"gap-us" range:"0..1000000" help:"microseconds between a sender's postings (default: as fast as the host can)"`
+	Senders  int     `flag:"senders" default:"2" range:"1..16" help:"hosts that send, each to one of its own"`
+	Slow     float64 `flag:"slow" default:"1" range:"1..1000" help:"the first sender's bus takes so many times as long for each byte"`
+	Packet   int     `flag:"packet" range:"0..16777216" help:"most bytes of a packet; the trunk is free between packets (default: a payload is one packet)"`
+	Watchdog float64 `flag:"watchdog-us" range:"0..1000000" help:"end a payload whose sender holds the trunk and moves nothing for so many microseconds (default: never)"`
 }
 
-// shared checks the flags and loads the profile.
-func (f *trunkFlags) shared(flag string, policies ...string) (c report.Case, t virtual.Trunk, err error) {
-	if err := cmp.Or(checkPolicies(flag, policies...), between("--payload", f.Payload, 1, 1<<20, "bytes"), between("--count", f.Count, 1, 100_000, ""),
-		between("--gap-us", f.Gap, 0, maxGap, ""), between("--senders", f.Senders, 1, virtual.MaxSenders, ""),
-		between("--slow", f.Slow, 1, virtual.MaxSlow, "times"), between("--packet", f.Packet, 0, pipeline.MaxFrame, "bytes"),
-		between("--watchdog-us", f.Watchdog, 0, maxGap, "")); err != nil {
-		return c, t, err
+// shared checks the flags and loads the profile: a case for each policy.
+func (f *trunkFlags) shared(flag string, policies ...string) (all []report.Case, err error) {
+	if err := checkPolicies(flag, policies...); err != nil {
+		return nil, err
 	}
 	p, err := loadProfile("--profile", f.Profile)
-	return report.Case{Profile: p, Payload: f.Payload, Count: f.Count, Gap: profile.Micros(f.Gap), Warmup: -1},
-		virtual.Trunk{Senders: f.Senders, Slow: f.Slow, Packet: f.Packet, Watchdog: profile.Micros(f.Watchdog)}, err
+	for _, policy := range policies {
+		all = append(all, report.Case{Profile: p, Policy: policy, Payload: f.Payload, Count: f.Count, Gap: profile.Micros(f.Gap), Warmup: -1,
+			Trunk: virtual.Trunk{Senders: f.Senders, Slow: f.Slow, Packet: f.Packet, Watchdog: profile.Micros(f.Watchdog)}})
+	}
+	return all, err
 }
 
 type trunksFlags struct {
@@ -42,17 +36,7 @@ type trunksFlags struct {
 	Policies []string `flag:"policies" split:"comma" default:"store-and-forward,eager,amp" help:"delivery policies"`
 }
 
-func (x *commands) trunk(ctx context.Context, f *trunksFlags, _ []string) error {
-	c, t, err := f.shared("--policies", f.Policies...)
-	if err != nil {
-		return err
-	}
-	rows, err := c.OnTrunk(ctx, f.Policies, t)
-	if err != nil {
-		return err
-	}
-	return x.Print(rows, func(w io.Writer) error { return table.Write(w, rows) })
-}
+func (f *trunksFlags) cases() ([]report.Case, error) { return f.shared("--policies", f.Policies...) }
 
 // trunkPicture shows who holds a trunk.
 type trunkPicture struct {
@@ -60,11 +44,10 @@ type trunkPicture struct {
 	policyFlag
 }
 
-func (f *trunkPicture) draw(ctx context.Context) ([]byte, error) {
-	c, t, err := f.shared("--policy", f.Policy)
+func (f *trunkPicture) one() (report.Case, error) {
+	all, err := f.shared("--policy", f.Policy)
 	if err != nil {
-		return nil, err
+		return report.Case{}, err
 	}
-	c.Policy = f.Policy
-	return c.TrunkGraph(ctx, t)
+	return all[0], nil
 }

@@ -18,50 +18,34 @@ const (
 // Bridge joins a host's memory bus with the PCI bus that the NIC is on.
 type Bridge struct {
 	PCI      SystemBus // Arbitration: idle cycles between transactions; Address: with device selection.
-	Wait     int       // cycles of a read on PCI before its first data.
-	First    First     // on the memory bus.
-	Queue    int       // transactions of the processor that the bridge has taken and not done.
-	Merge    int       // bytes of a block whose uncached words the processor or the bridge joins in one burst.
-	Posted   int       // bursts of stores that wait in the bridge while the processor goes on.
-	Load     Time      // of an uncached load beside its time on PCI: to the bridge and back to the program.
-	Prefetch int       // blocks of memory between the memory bus and PCI.
-	Burst    int       // bytes that the NIC moves on PCI before the processor has its turn.
-	Start    Time      // of each DMA transfer, while the buses are free.
+	Wait     int       `key:"wait" is:"count 0 100000"`       // cycles of a read on PCI before its first data.
+	First    First     `key:"first" is:"processor dma turns"` // on the memory bus.
+	Queue    int       `key:"queue" is:"count 1 64"`          // transactions of the processor that the bridge has taken and not done.
+	Merge    int       `key:"merge" is:"bytes 1 4096"`        // of a block whose uncached words the processor or the bridge joins in one burst.
+	Posted   int       `key:"posted" is:"count 1 64"`         // bursts of stores that wait in the bridge while the processor goes on.
+	Load     Time      `key:"load" is:"time"`                 // of an uncached load beside its time on PCI: to the bridge and back to the program.
+	Prefetch int       `key:"prefetch" is:"count 1 64"`       // blocks of memory between the memory bus and PCI.
+	Burst    int       `key:"burst" is:"bytes 8 65536"`       // that the NIC moves on PCI before the processor has its turn.
+	Start    Time      `key:"start" is:"time"`                // of each DMA transfer, while the buses are free.
 }
 
 // Bridges are the platforms with a bridge.
-var Bridges = Library[*MemorySystem]{bridged, "bridged", memoryKeys, (*resolver).bridged}
+var Bridges = Library[*MemorySystem]{bridged, "bridged", (*resolver).bridged}
 
 func (r *resolver) bridged() *MemorySystem {
-	m := &MemorySystem{Name: r.name, Summary: r.text("summary")}
-	for table, what := range map[string]string{"bus": "the memory bus", "bridge": "the bridge and the PCI bus behind it"} {
-		if !r.has(table) {
-			r.fail(table, "", what, ErrMissing)
-		}
-	}
+	m := &MemorySystem{Name: r.name, Summary: r.text("summary"), Bridge: &Bridge{}}
 	if r.has("profile") {
 		r.fail("profile", r.text("profile"), "none: all of a platform with a bridge is in its file", ErrValue)
 	}
-	m.Processor = r.processor()
-	r.caches(m)
-	m.Bridge = r.bridge(m.NIC.Block)
-	r.whole(m)
-	return m
-}
-
-// bridge reads a bridge; block is the unit of the memory bus.
-func (r *resolver) bridge(block int) *Bridge {
-	return &Bridge{
-		PCI: SystemBus{Cycle: r.cycle("bridge.clock"), Width: r.bytes("bridge.width", 1, 64),
-			Arbitration: r.count("bridge.idle", 0, maxCycles), Address: r.count("bridge.address", 1, maxCycles)},
-		Wait:     r.count("bridge.wait", 0, maxCycles),
-		First:    First(r.word([]string{string(ProcessorFirst), string(DMAFirst), string(InTurn)}, "bridge.first")),
-		Queue:    r.count("bridge.queue", 1, 64),
-		Merge:    r.bytes("bridge.merge", 1, block),
-		Posted:   r.count("bridge.posted", 1, 64),
-		Load:     r.time("bridge.load"),
-		Prefetch: r.count("bridge.prefetch", 1, 64),
-		Burst:    r.bytes("bridge.burst", block, 1<<16),
-		Start:    r.time("bridge.start"),
+	if !r.has("bridge") {
+		r.fail("bridge", "", "the bridge and the PCI bus behind it", ErrMissing)
 	}
+	r.onBus(m)
+	r.processor(m)
+	b := m.Bridge
+	r.fill(&b.PCI, "", "bridge")
+	r.fill(b, "", "bridge")
+	r.holds(b.Merge <= m.NIC.Block, "bridge.merge", b.Merge, "a line of l1 at most")
+	r.holds(b.Burst >= m.NIC.Block, "bridge.burst", b.Burst, "a line of l1 at least")
+	return m
 }

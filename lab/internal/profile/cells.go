@@ -2,9 +2,7 @@ package profile
 
 import (
 	"embed"
-	"strings"
-
-	"github.com/trapeze-nic/trapeze/internal/cells"
+	"fmt"
 )
 
 //go:embed celled/*.toml
@@ -16,36 +14,33 @@ type Cells struct {
 	Name    string
 	Summary string
 
-	Send    Time // a NIC sends one cell
-	Receive Time // a NIC stores one cell and sets the channel's flag
-	Path    Time // from the end of a Send until the cell is there to be received
-	Bytes   int  // of a cell inside the NIC, with header
-
-	Store      Time // a program's store to a send FIFO, until the NIC has it
-	Turnaround Time // from a channel's flag until the program that polls it begins a store
+	Period     Time `key:"clock.period" is:"time"`           // of the NIC's clock
+	Send       Time `key:"nic.send" is:"count 1 1000000"`    // a NIC sends one cell; in periods in a file
+	Receive    Time `key:"nic.receive" is:"count 1 1000000"` // a NIC stores one cell and sets the channel's flag; likewise
+	Path       Time `key:"path.latency" is:"time"`           // from the end of a Send until the cell is there to be received
+	Bytes      int  `key:"nic.cell" is:"bytes 48 4096"`      // of a cell inside the NIC, with header
+	Store      Time `key:"host.store" is:"time"`             // a program's store to a send FIFO, until the NIC has it
+	Turnaround Time `key:"host.turnaround" is:"time"`        // from a channel's flag until the program that polls it begins a store
 }
 
 // CellHosts are the platforms with cells.
-var CellHosts = Library[*Cells]{celled, "celled", strings.Fields("clock.period nic.send nic.receive nic.cell path.latency host.store host.turnaround"), (*resolver).cells}
+var CellHosts = Library[*Cells]{celled, "celled", (*resolver).cells}
 
 func (r *resolver) cells() *Cells {
-	period := r.time("clock.period")
-	if r.err == nil && period == 0 {
+	p := &Cells{Name: r.name, Summary: r.text("summary")}
+	r.fill(p, "", "")
+	if p.Period == 0 {
 		r.fail("clock.period", "0", "more than 0, up to 10 ms", ErrValue)
 	}
-	return &Cells{
-		Name: r.name, Summary: r.text("summary"),
-		Send:       r.states("nic.send", period),
-		Receive:    r.states("nic.receive", period),
-		Path:       r.time("path.latency"),
-		Bytes:      r.bytes("nic.cell", cells.PayloadSize, 4096),
-		Store:      r.time("host.store"),
-		Turnaround: r.time("host.turnaround"),
-	}
+	r.periods("nic.send", &p.Send, p.Period)
+	r.periods("nic.receive", &p.Receive, p.Period)
+	return p
 }
 
-// states reads a number of clock periods and returns the time that they take, which has the range of every span.
-func (r *resolver) states(key string, period Time) Time {
-	most := int64(Micros(span.high) / max(period, 1))
-	return Time(r.ranged(key, 1, most, "1 clock period to 10 ms")) * period
+// periods turns a number of clock periods into the time that they take, which has the range of every span.
+func (r *resolver) periods(key string, n *Time, period Time) {
+	if *n > Micros(span.high)/max(period, 1) {
+		r.fail(key, fmt.Sprint(int64(*n)), "1 clock period to 10 ms", ErrValue)
+	}
+	*n *= period
 }

@@ -14,7 +14,6 @@ import (
 type Library[T any] struct {
 	files   embed.FS
 	dir     string
-	keys    []string // of a file, beside summary and base
 	resolve func(*resolver) T
 }
 
@@ -63,24 +62,25 @@ const maxBases = 8
 
 // parse reads a file and those that it is based on.
 func (l Library[T]) parse(title, file string, text []byte) (none T, err error) {
-	r, keys := &resolver{name: title, file: file}, append([]string{"summary", "base"}, l.keys...)
+	r := &resolver{name: title, file: file, known: []string{"base"}}
 	for {
-		layer, err := read(file, text, keys)
+		own, err := read(file, text)
 		if err != nil {
 			return none, err
 		}
-		r.layers = append(r.layers, layer)
-		base, based := layer["base"]
+		r.layers = append(r.layers, own)
+		v, based := own.settings["base"]
 		if !based {
 			break
 		}
-		bad := &Error{File: base.where, Key: "base", Value: base.text, Err: ErrBase}
+		base := fmt.Sprint(v)
+		bad := &Error{File: file, Key: "base", Value: base, Err: ErrBase}
 		if len(r.layers) > maxBases {
 			bad.Allowed = fmt.Sprintf("a profile that rests on less than %d others, and not on itself", maxBases)
 			return none, bad
 		}
 		source := l.Source
-		if file = base.text; strings.HasSuffix(file, ".toml") { // no built-in one has such a base
+		if file = base; strings.HasSuffix(file, ".toml") { // no built-in one has such a base
 			file, source = filepath.Join(filepath.Dir(r.file), filepath.Base(file)), readFile
 		}
 		if text, err = source(file); err != nil {
@@ -89,7 +89,7 @@ func (l Library[T]) parse(title, file string, text []byte) (none T, err error) {
 		}
 	}
 	p := l.resolve(r)
-	if r.err != nil {
+	if r.strangers(); r.err != nil {
 		return none, r.err
 	}
 	return p, nil

@@ -10,25 +10,26 @@ type MemorySystem struct {
 	Summary   string
 	Processor Processor
 	L1, L2    Cache // with Bus only
-	Memory    Time  // latency of host memory; with Bus only
+	Memory    Time  `key:"latency" is:"time"` // of host memory; with Bus only
 	Bus       *SystemBus
 	PCIe      *Profile // the bus, the link and the NIC's firmware of a cost profile
-	Bridge    *Bridge  // of LoadBridge alone: the NIC is behind it, and no more than its Block is known
+	Bridge    *Bridge  // of Bridges alone: the NIC is behind it, and no more than its Block is known
 	NIC       Interface
 }
 
 // Processor is a host's processor, in order and one store at a time.
 type Processor struct {
-	Cycle Time
-	Word  int // bytes of the words that messages are made of, and of the widest uncached access
-	Work  int // cycles in which the program makes the next word, beside the store
+	Cycle Time `key:"clock" is:"clock"`
+	Word  int  `key:"word" is:"bytes 1 8"`      // of the words that messages are made of, and of the widest uncached access
+	Work  int  `key:"work" is:"count 0 100000"` // cycles in which the program makes the next word, beside the store
 }
 
 // Cache is one level of a host's caches.
 type Cache struct {
-	Size, Line int // bytes
-	Ways       int
-	Latency    int // processor cycles
+	Size    int `key:"size" is:"bytes 64 268435456"`
+	Line    int `key:"line" is:"bytes 8 4096"`
+	Ways    int `key:"ways" is:"count 1 64"`
+	Latency int `key:"latency" is:"count 0 100000"` // processor cycles
 }
 
 // Sets returns the number of sets.
@@ -36,10 +37,10 @@ func (c Cache) Sets() int { return c.Size / (c.Line * c.Ways) }
 
 // SystemBus is a bus on which all see all transactions, one at a time.
 type SystemBus struct {
-	Cycle       Time
-	Width       int // bytes of a data cycle
-	Arbitration int // cycles, next to the transaction before if there is one
-	Address     int // cycles
+	Cycle       Time `key:"clock" is:"clock"`
+	Width       int  `key:"width" is:"bytes 1 4096"`         // of a data cycle
+	Arbitration int  `key:"arbitration" is:"count 0 100000"` // cycles, next to the transaction before if there is one
+	Address     int  `key:"address" is:"count 1 100000"`     // cycles
 }
 
 // Cycles returns the time of n bus cycles.
@@ -59,15 +60,15 @@ func (b *SystemBus) Peak() float64 { return float64(b.Width) * 1e6 / float64(b.C
 // Interface is the NIC at the end of the bus. With PCIe, all but Memory, MTU and Block
 // come from the profile.
 type Interface struct {
-	Cycle   Time
-	Latency Time    // of its memory
-	Memory  int     // bytes
-	DMA     float64 // MB/s, the highest rate of its DMA engine
-	Start   Time    // of a DMA transfer's initiation and interrupt
-	Frame   Time    // of the message layer for a frame, at each end
-	MTU     int     // bytes of a message in a frame
-	Queue   int     // bytes of a cacheable queue; with Bus only
-	Block   int     // bytes that go at a time: a cache line
+	Cycle   Time    `key:"clock" is:"clock" with:"bus"`
+	Latency Time    `key:"latency" is:"time" with:"bus"`          // of its memory
+	Memory  int     `key:"memory" is:"bytes 1024 1073741824"`     // bytes
+	DMA     float64 `key:"dma" is:"rate" with:"bus"`              // MB/s, the highest rate of its DMA engine
+	Start   Time    `key:"start" is:"count 0 100000" with:"bus"`  // of a DMA transfer's initiation and interrupt; in cycles in a file
+	Frame   Time    `key:"frame" is:"count 0 100000" with:"bus"`  // of the message layer for a frame, at each end; in cycles in a file
+	MTU     int     `key:"mtu" is:"bytes 64 65536"`               // bytes of a message in a frame
+	Queue   int     `key:"queue" is:"bytes 1 1048576" with:"bus"` // bytes of a cacheable queue; with Bus only
+	Block   int     `key:"block" is:"bytes 8 4096" with:"pcie"`   // bytes that go at a time: a cache line
 }
 
 // Frames returns the number of frames of a message of n bytes.

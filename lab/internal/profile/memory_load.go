@@ -11,95 +11,73 @@ import (
 //go:embed memory/*.toml
 var memorySystems embed.FS
 
-// maxCycles bounds a cost that is given in cycles.
-const maxCycles = 100_000
-
-// memoryKeys are those of a memory system, with a bridge or without one.
-var memoryKeys = strings.Fields(`profile processor.clock processor.word processor.work
-	l1.size l1.line l1.ways l1.latency l2.size l2.line l2.ways l2.latency memory.latency bus.clock bus.width bus.arbitration bus.address
-	nic.clock nic.latency nic.memory nic.dma nic.start nic.frame nic.mtu nic.queue nic.block
-	bridge.clock bridge.width bridge.idle bridge.address bridge.wait bridge.first bridge.queue bridge.merge bridge.posted bridge.load
-	bridge.prefetch bridge.burst bridge.start`)
-
 // Systems are the memory systems.
-var Systems = Library[*MemorySystem]{memorySystems, "memory", memoryKeys, (*resolver).memory}
+var Systems = Library[*MemorySystem]{memorySystems, "memory", (*resolver).memory}
 
 func (r *resolver) memory() *MemorySystem {
 	m := &MemorySystem{Name: r.name, Summary: r.text("summary")}
 	if r.has("bridge") {
 		r.fail("bridge", "", "a NIC on the memory bus: platforms with a bridge are those of trapeze-lab model bridge", ErrValue)
 	}
-	m.Processor = r.processor()
-	m.NIC = Interface{Memory: r.bytes("nic.memory", 1<<10, 1<<30), MTU: r.bytes("nic.mtu", 64, 1<<16)}
+	name := r.text("profile")
 	switch {
-	case r.has("profile") == r.has("bus"):
-		r.fail("bus", "", "either [bus], or the profile of a platform with PCIe", ErrMissing)
-	case r.has("profile"):
-		r.overPCIe(m)
+	case (name != "") == r.has("bus"):
+		r.fail("bus", "", "either [bus], or the profile of a platform with PCIe", ErrValue)
+	case name != "":
+		r.overPCIe(m, name)
 	default:
+		if r.has("nic.block") {
+			r.fail("nic.block", "", "with PCIe only: on a bus it is the line of l1", ErrValue)
+		}
 		r.onBus(m)
+		r.fill(&m.NIC, "bus", "nic")
+		m.NIC.Start, m.NIC.Frame = m.NIC.Start*m.NIC.Cycle, m.NIC.Frame*m.NIC.Cycle
+		r.holds(m.NIC.Queue >= m.NIC.Block, "nic.queue", m.NIC.Queue, "a line of l1 at least")
 	}
-	r.whole(m)
+	r.processor(m)
 	return m
 }
 
-// whole refuses a memory system whose blocks do not have whole words.
-func (r *resolver) whole(m *MemorySystem) {
-	if r.err == nil && m.NIC.Block%m.Processor.Word != 0 {
-		r.fail("processor.word", fmt.Sprint(m.Processor.Word, " B"), fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block), ErrValue)
+// holds refuses a size that does not go with others.
+func (r *resolver) holds(ok bool, key string, bytes int, allowed string) {
+	if !ok {
+		r.fail(key, strconv.Itoa(bytes)+" B", allowed, ErrValue)
 	}
 }
 
+// processor fills in the processor. Blocks must have whole words.
+func (r *resolver) processor(m *MemorySystem) {
+	r.fill(&m.Processor, "", "processor")
+	r.holds(m.NIC.Block%m.Processor.Word == 0, "processor.word", m.Processor.Word, fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block))
+}
+
 // overPCIe takes the bus and the firmware from a built-in profile.
-func (r *resolver) overPCIe(m *MemorySystem) {
-	name := r.text("profile")
+func (r *resolver) overPCIe(m *MemorySystem, name string) {
 	p, err := Hosts.Load(strings.TrimSuffix(name, ".toml"))
 	if err == nil && !p.Sender.FullDuplex {
 		err = ErrValue
 	}
 	if err != nil {
 		r.fail("profile", name, "a built-in profile of a platform with PCIe", fmt.Errorf("%w: %w", ErrBase, err))
-		return
 	}
 	m.PCIe = p
-	m.NIC.Block = r.bytes("nic.block", 8, 4096)
+	r.fill(&m.NIC, "pcie", "nic")
 }
 
-func (r *resolver) processor() Processor {
-	return Processor{Cycle: r.cycle("processor.clock"), Word: r.bytes("processor.word", 1, 8), Work: r.count("processor.work", 0, maxCycles)}
-}
-
-// caches takes what a processor and its memory bus have, with or without a NIC on it.
-func (r *resolver) caches(m *MemorySystem) {
-	m.L1, m.L2 = r.cache("l1"), r.cache("l2")
-	m.Memory = r.time("memory.latency")
-	m.Bus = &SystemBus{Cycle: r.cycle("bus.clock"), Width: r.bytes("bus.width", 1, 4096),
-		Arbitration: r.count("bus.arbitration", 0, maxCycles), Address: r.count("bus.address", 1, maxCycles)}
-	m.NIC.Block = m.L1.Line
-	if m.L2.Line%max(m.L1.Line, 1) != 0 {
-		r.fail("l2.line", strconv.Itoa(m.L2.Line)+" B", "a multiple of l1.line", ErrValue)
-	}
-}
-
-// onBus takes the rest of a system in which all see all transactions.
+// onBus fills in a memory bus and the caches on it.
 func (r *resolver) onBus(m *MemorySystem) {
-	r.caches(m)
-	m.NIC.Cycle = r.cycle("nic.clock")
-	m.NIC.Latency = r.time("nic.latency")
-	m.NIC.DMA = r.quantity(bandwidth, "nic.dma")
-	m.NIC.Start = Time(r.count("nic.start", 0, maxCycles)) * m.NIC.Cycle
-	m.NIC.Frame = Time(r.count("nic.frame", 0, maxCycles)) * m.NIC.Cycle
-	m.NIC.Queue = r.bytes("nic.queue", m.L1.Line, 1<<20)
-	if r.has("nic.block") {
-		r.fail("nic.block", "", "with PCIe only: on a bus it is the line of l1", ErrValue)
-	}
+	r.cache("l1", &m.L1)
+	r.cache("l2", &m.L2)
+	r.holds(m.L2.Line%m.L1.Line == 0, "l2.line", m.L2.Line, "a multiple of l1.line")
+	r.fill(m, "", "memory")
+	m.Bus = &SystemBus{}
+	r.fill(m.Bus, "", "bus")
+	m.NIC.Block = m.L1.Line
 }
 
-func (r *resolver) cache(name string) Cache {
-	c := Cache{Size: r.bytes(name+".size", 64, 1<<28), Line: r.bytes(name+".line", 8, 4096),
-		Ways: r.count(name+".ways", 1, 64), Latency: r.count(name+".latency", 0, maxCycles)}
-	if sets := c.Sets(); bits.OnesCount(uint(sets)) != 1 || sets*c.Line*c.Ways != c.Size || bits.OnesCount(uint(c.Line)) != 1 {
-		r.fail(name+".size", fmt.Sprint(c.Size, " B in ", c.Ways, " ways of ", c.Line, " B"), "lines and sets by powers of two", ErrValue)
-	}
-	return c
+func (r *resolver) cache(table string, c *Cache) {
+	r.fill(c, "", table)
+	sets := c.Sets()
+	r.holds(bits.OnesCount(uint(sets)) == 1 && sets*c.Line*c.Ways == c.Size && bits.OnesCount(uint(c.Line)) == 1, table+".size", c.Size,
+		fmt.Sprintf("lines and sets by powers of two, here %d ways of lines of %d B", c.Ways, c.Line))
 }

@@ -5,6 +5,7 @@
 package profile
 
 import (
+	"embed"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -16,6 +17,8 @@ type Time int64
 
 // Microseconds returns t in microseconds.
 func (t Time) Microseconds() float64 { return float64(t) / 1e6 }
+
+func (t Time) String() string { return fmt.Sprintf("%.3f", t.Microseconds()) }
 
 // MarshalJSON encodes t in microseconds.
 func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.Microseconds()) }
@@ -46,27 +49,28 @@ func (c Cost) Transfer(n int) Time { return c.Overhead + c.Bytes(n) }
 
 // Bus is the I/O bus between a host's memory and its NIC.
 type Bus struct {
-	FullDuplex bool // reads and writes at the same time (PCIe); else one transfer at a time (PCI)
-	Read       Cost // hostTx: NIC reads host memory
-	Write      Cost // hostRcv: NIC writes host memory
+	FullDuplex bool `key:"duplex" is:"half full"`                              // reads and writes at the same time (PCIe); else one transfer at a time (PCI)
+	Read       Cost `key:"read" is:"rate" overhead:"read_overhead,overhead"`   // hostTx: NIC reads host memory
+	Write      Cost `key:"write" is:"rate" overhead:"write_overhead,overhead"` // hostRcv: NIC writes host memory
 }
 
 // Link is the wire, full duplex.
 type Link struct {
-	Pulse   Cost // one netTx pulse; netRcv follows in lock step
-	Latency Time // from a byte's leaving to its arrival, switch included
-	Header  int  // bytes of the control message ahead of each payload
+	Pulse   Cost `key:"bandwidth" is:"rate" overhead:"overhead"` // one netTx pulse; netRcv follows in lock step
+	Latency Time `key:"latency" is:"time"`                       // from a byte's leaving to its arrival, switch included
+	Header  int  `key:"header" is:"bytes 0 4096"`                // bytes of the control message ahead of each payload
 }
 
 // NIC is the interface's own processor and memory.
 type NIC struct {
-	Decision   Time  // firmware time to start one transfer
-	Completion Time  // firmware time to take note of the end of an incoming transfer
-	Packet     Time  // firmware time for a packet's control message, at each end
-	LogSend    Time  // to write a record of a transfer into a DMA log, while it sends
-	LogReceive Time  // the same while it receives
-	Buffers    int   // payload buffers in each direction
-	Memory     int64 // NIC memory, femtoseconds per byte over all engines; 0 = never the limit
+	Decision   Time  `key:"decision" is:"time"`                   // firmware time to start one transfer
+	Completion Time  `key:"completion" is:"time"`                 // firmware time to take note of the end of an incoming transfer
+	Packet     Time  `key:"packet" is:"time"`                     // firmware time for a packet's control message, at each end
+	LogPacket  Time  `key:"log_packet" is:"time" optional:"yes"`  // to write what a DMA log has of a packet's control message that is sent
+	LogSend    Time  `key:"log_send" is:"time" optional:"yes"`    // to write a record of a transfer into a DMA log, while it sends
+	LogReceive Time  `key:"log_receive" is:"time" optional:"yes"` // the same while it receives
+	Buffers    int   `key:"buffers" is:"count 1 1024"`            // payload buffers in each direction
+	Memory     int64 `key:"memory" is:"rate" optional:"yes"`      // NIC memory, femtoseconds per byte over all engines; 0 = never the limit
 }
 
 // Profile is a platform: two hosts, their NICs (alike) and the link.
@@ -77,7 +81,25 @@ type Profile struct {
 	Receiver Bus
 	NIC      NIC
 	Link     Link
-	Host     Time // fixed cost on the hosts, half at each end
+	Host     Time `key:"cost" is:"time"` // fixed cost on the hosts, half at each end
+}
+
+//go:embed platforms/*.toml
+var platforms embed.FS
+
+// Hosts are the cost profiles.
+var Hosts = Library[*Profile]{platforms, "platforms", (*resolver).host}
+
+// host resolves a profile. A host's own table of its bus goes before the common one; in a table the overhead of
+// one direction goes before that of both.
+func (r *resolver) host() *Profile {
+	p := &Profile{Name: r.name, Summary: r.text("summary")}
+	r.fill(&p.Sender, "", "sender.bus", "bus")
+	r.fill(&p.Receiver, "", "receiver.bus", "bus")
+	r.fill(p, "", "host")
+	r.fill(&p.NIC, "", "nic")
+	r.fill(&p.Link, "", "link")
+	return p
 }
 
 // Error is a profile that cannot be used: where, which key, and what is allowed.

@@ -1,18 +1,65 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/pelletier/go-toml/v2"
 )
+
+// Sentinel errors inside an *Error.
+var (
+	ErrUnknown    = errors.New("unknown profile")
+	ErrUnreadable = errors.New("cannot be read")
+	ErrSyntax     = errors.New("is not TOML")
+	ErrUnknownKey = errors.New("unknown key")
+	ErrMissing    = errors.New("missing")
+	ErrValue      = errors.New("bad value")
+	ErrBase       = errors.New("bad base")
+)
+
+// layer has the settings of a file by dotted keys.
+type layer struct {
+	file     string
+	settings map[string]any
+}
+
+// read returns the settings of a file.
+func read(file string, text []byte) (layer, error) {
+	var tables map[string]any
+	if err := toml.Unmarshal(text, &tables); err != nil {
+		if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
+			line, _ := bad.Position()
+			file = fmt.Sprint(file, ":", line)
+		}
+		return layer{}, &Error{File: file, Err: fmt.Errorf("%w: %s", ErrSyntax, strings.TrimPrefix(err.Error(), "toml: "))}
+	}
+	l := layer{file, map[string]any{}}
+	l.add("", tables)
+	return l, nil
+}
+
+// add adds the settings of a table.
+func (l layer) add(table string, settings map[string]any) {
+	for name, v := range settings {
+		key := strings.TrimPrefix(table+"."+name, ".")
+		if below, ok := v.(map[string]any); ok {
+			l.add(key, below)
+		} else {
+			l.settings[key] = v
+		}
+	}
+}
 
 // resolver turns the settings of a file and its bases into quantities, and keeps the first error.
 type resolver struct {
 	name, file string
-	layers     []map[string]setting // the file's first
+	layers     []layer  // the file's first
+	known      []string // keys that were asked for
 	err        *Error
 }
 
@@ -21,28 +68,51 @@ func (r *resolver) fail(key, value, allowed string, err error) {
 		return
 	}
 	r.err = &Error{File: r.file, Key: key, Value: value, Allowed: allowed, Err: err}
-	if s, _, ok := r.find(key); ok {
-		r.err.File = s.where
+	for _, l := range r.layers {
+		if _, ok := l.settings[key]; ok {
+			r.err.File = l.file
+			return
+		}
+	}
+}
+
+// strangers refuses a setting that was not asked for. It may be what another one is missed for.
+func (r *resolver) strangers() {
+	if r.err != nil && !errors.Is(r.err.Err, ErrMissing) {
+		return
+	}
+	for _, l := range r.layers {
+		for _, key := range slices.Sorted(maps.Keys(l.settings)) {
+			if !slices.Contains(r.known, key) {
+				r.err = &Error{File: l.file, Key: key, Err: ErrUnknownKey, Allowed: strings.Join(r.known, ", ")}
+				return
+			}
+		}
 	}
 }
 
 // find returns the first of some settings that is there: the file goes before its base, and in a file one key
 // before the next. If none is, key is the last one, which is where it should stand.
-func (r *resolver) find(keys ...string) (s setting, key string, ok bool) {
-	for _, layer := range r.layers {
+func (r *resolver) find(keys ...string) (v any, key string, ok bool) {
+	for _, key = range keys {
+		if !slices.Contains(r.known, key) {
+			r.known = append(r.known, key)
+		}
+	}
+	for _, l := range r.layers {
 		for _, key = range keys {
-			if s, ok = layer[key]; ok {
-				return s, key, true
+			if v, ok = l.settings[key]; ok {
+				return v, key, true
 			}
 		}
 	}
-	return s, key, false
+	return nil, key, false
 }
 
 // has reports whether a key is there, or one in its table.
 func (r *resolver) has(key string) bool {
-	for _, layer := range r.layers {
-		for k := range layer {
+	for _, l := range r.layers {
+		for k := range l.settings {
 			if k == key || strings.HasPrefix(k, key+".") {
 				return true
 			}
@@ -51,84 +121,80 @@ func (r *resolver) has(key string) bool {
 	return false
 }
 
-// required returns a setting of a kind; it must be there.
-func (r *resolver) required(kind unstable.Kind, allowed string, keys ...string) (text, key string, ok bool) {
-	s, key, ok := r.find(keys...)
-	switch {
-	case !ok:
-		r.fail(key, "", allowed, ErrMissing)
-	case s.kind != kind:
-		r.fail(key, s.text, allowed, ErrValue)
+// fill sets the fields of a struct that have a tag is, which names a kind, from the setting that their tag key names
+// in a table, or in the first of some tables that has it. A bool says whether the setting is the second of its words.
+// The tag overhead of a Cost lists the keys of its overhead. With the tag optional a setting may be missing, and
+// with the tag with it is only of that variant.
+func (r *resolver) fill(to any, variant string, tables ...string) {
+	v := reflect.ValueOf(to).Elem()
+	for i := range v.NumField() {
+		f, of := v.Type().Field(i), v.Field(i)
+		is, tagged := f.Tag.Lookup("is")
+		if with := f.Tag.Get("with"); !tagged || with != "" && with != variant {
+			continue
+		}
+		keys := pick(tables, f.Tag.Get("key"))
+		if _, _, ok := r.find(keys...); !ok && f.Tag.Get("optional") != "" {
+			continue
+		}
+		if k, ok := kindOf(is); ok {
+			n := r.quantity(k, keys)
+			switch to := of.Addr().Interface().(type) {
+			case *Cost:
+				*to = NewCost(r.quantity(span, pick(tables, f.Tag.Get("overhead"))), n)
+			case *float64:
+				*to = n
+			default:
+				of.SetInt(k.whole(n))
+			}
+			continue
+		}
+		words := strings.Fields(is)
+		word := value(r, keys, `"`+strings.Join(words, `" or "`)+`"`, "", func(v any) (string, bool) {
+			text, ok := v.(string)
+			return text, ok && slices.Contains(words, text)
+		})
+		if of.Kind() == reflect.Bool {
+			of.SetBool(word == words[1])
+		} else {
+			of.SetString(word)
+		}
 	}
-	return s.text, key, ok && s.kind == kind
+}
+
+// pick lists keys in tables, all of a table before those of the next.
+func pick(tables []string, keys string) (all []string) {
+	for _, table := range tables {
+		for key := range strings.SplitSeq(keys, ",") {
+			all = append(all, strings.TrimPrefix(table+"."+key, "."))
+		}
+	}
+	return all
+}
+
+// value returns what parse makes of a setting, and none if it is not there or not as allowed.
+func value[T any](r *resolver, keys []string, allowed string, none T, parse func(v any) (T, bool)) T {
+	v, key, ok := r.find(keys...)
+	if !ok {
+		r.fail(key, "", allowed, ErrMissing)
+		return none
+	}
+	if parsed, ok := parse(v); ok {
+		return parsed
+	}
+	r.fail(key, fmt.Sprint(v), allowed, ErrValue)
+	return none
 }
 
 // text reads a text that may be missing.
 func (r *resolver) text(key string) string {
-	if !r.has(key) {
+	if _, _, ok := r.find(key); !ok {
 		return ""
 	}
-	text, _, _ := r.required(unstable.String, "a text in quotes", key)
-	return text
+	return value(r, []string{key}, "a text in quotes", "", func(v any) (string, bool) { text, ok := v.(string); return text, ok })
 }
 
-// word reads one of some words.
-func (r *resolver) word(words []string, keys ...string) string {
-	allowed := `"` + strings.Join(words, `" or "`) + `"`
-	text, key, ok := r.required(unstable.String, allowed, keys...)
-	if ok && !slices.Contains(words, text) {
-		r.fail(key, text, allowed, ErrValue)
-	}
-	return text
-}
-
-// quantity reads a number with a unit.
-func (r *resolver) quantity(k kind, keys ...string) float64 {
-	text, key, ok := r.required(unstable.String, k.allowed, keys...)
-	if !ok {
-		return k.low
-	}
-	v, ok := k.parse(text)
-	if !ok {
-		r.fail(key, text, k.allowed, ErrValue)
-		return k.low
-	}
-	return v
-}
-
-func (r *resolver) time(keys ...string) Time { return Micros(r.quantity(span, keys...)) }
-
-// cost reads a transfer's: the keys of its overhead, and those of its bandwidth.
-func (r *resolver) cost(overhead, rate []string) Cost {
-	return NewCost(r.quantity(span, overhead...), r.quantity(bandwidth, rate...))
-}
-
-// cycle reads a clock rate and returns its period.
-func (r *resolver) cycle(key string) Time { return Time(1e6 / r.quantity(clock, key)) }
-
-// bytes reads a size from low to high.
-func (r *resolver) bytes(key string, low, high int) int {
-	k := size
-	k.low, k.high = float64(low), float64(high)
-	k.allowed = fmt.Sprintf(`%d to %d B, whole, written as "128 B", "1 KiB" or "4 MiB"`, low, high)
-	return int(r.quantity(k, key))
-}
-
-// count reads a whole number from low to high.
-func (r *resolver) count(key string, low, high int) int {
-	return int(r.ranged(key, int64(low), int64(high), fmt.Sprintf("%d to %d", low, high)))
-}
-
-// ranged reads a whole number; allowed tells its range in words.
-func (r *resolver) ranged(key string, low, high int64, allowed string) int64 {
-	text, _, ok := r.required(unstable.Integer, allowed, key)
-	if !ok {
-		return low
-	}
-	n, err := strconv.ParseInt(text, 0, 64)
-	if err != nil || n < low || n > high {
-		r.fail(key, text, allowed, ErrValue)
-		return low
-	}
-	return n
+// quantity reads a number that must be there; without it the least one goes on.
+func (r *resolver) quantity(k kind, keys []string) float64 {
+	return value(r, keys, k.allowed, k.low, k.parse)
 }

@@ -1,10 +1,6 @@
 package published
 
-import (
-	"cmp"
-
-	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
-)
+import "github.com/trapeze-nic/trapeze/lab/internal/coherence"
 
 // bridgeKey is a contest at a bridge that was computed.
 type bridgeKey struct {
@@ -17,10 +13,9 @@ type bridgeKey struct {
 // atBridge has a program and DMA transfers of the row's payload meet.
 func (f *figure) atBridge(program coherence.Program, dma coherence.Direction) *coherence.Outcome {
 	k := bridgeKey{f.name, program, dma, max(f.Payload, 1)}
-	r := kept(f.m.contests, k, &f.err, func() (*coherence.Outcome, error) {
+	return kept(f, k, func() (*coherence.Outcome, error) {
 		return coherence.AtBridge(f.m.ctx, coherence.Contest{System: f.bridge, Program: program, DMA: dma, Bytes: k.bytes})
 	})
-	return cmp.Or(r, &coherence.Outcome{})
 }
 
 // programmed is the rate of a program that has the bridge for itself.

@@ -7,24 +7,17 @@ import (
 
 // lone is the time of one cell.
 func (f *figure) lone() float64 {
-	return f.cellRun(cellmodel.Options{Platform: f.cells, Scenario: "single"}).OneWay.Microseconds()
+	return f.cellRun(cellmodel.Options{Scenario: "single"}).OneWay.Microseconds()
 }
 
 // scenario runs one with messages of the row's payload, or else of its own.
-func (f *figure) scenario(name string) cellmodel.Result {
-	return f.cellRun(cellmodel.Options{Platform: f.cells, Scenario: name, Bytes: f.Payload})
+func (f *figure) scenario(name string) *cellmodel.Result {
+	return f.cellRun(cellmodel.Options{Scenario: name, Bytes: f.Payload})
 }
 
-func (f *figure) cellRun(o cellmodel.Options) (r cellmodel.Result) {
-	if f.err != nil {
-		return r
-	}
-	got, err := cellmodel.Run(o)
-	if err != nil {
-		f.err = err
-		return r
-	}
-	return *got
+func (f *figure) cellRun(o cellmodel.Options) *cellmodel.Result {
+	o.Platform = f.cells
+	return kept(f, o, func() (*cellmodel.Result, error) { return cellmodel.Run(o) })
 }
 
 // messageInterval is the time between messages of a stream.
@@ -36,7 +29,7 @@ func (f *figure) messageInterval() float64 {
 func (f *figure) perParticipant() float64 {
 	const few, many = 16, 64
 	work := func(n int) float64 {
-		return f.cellRun(cellmodel.Options{Platform: f.cells, Scenario: "barrier", Participants: n}).Barrier.Microseconds()
+		return f.cellRun(cellmodel.Options{Scenario: "barrier", Participants: n}).Barrier.Microseconds()
 	}
 	return (work(many) - work(few)) / (many - few)
 }

@@ -1,33 +1,18 @@
 package published
 
 import (
-	"fmt"
 	"math"
 )
 
 // Line is a compared row.
 type Line struct {
 	Row
-	Computed float64
-	Highest  float64 // the upper end of a computed range; else as Computed
-	Error    float64 // relative to the published figure; 0.01 is 1 %
-	Counts   bool    // in the mean: a computed time or bandwidth with an exact figure
-}
-
-// Result writes what was computed with two digits, both ends of a range.
-func (l *Line) Result() string {
-	if l.Highest != l.Computed {
-		return fmt.Sprintf("%.2f-%.2f", l.Computed, l.Highest)
-	}
-	return fmt.Sprintf("%.2f", l.Computed)
-}
-
-// Percent writes the error. One that is rounded to nothing has no sign.
-func (l *Line) Percent() string {
-	if math.Abs(l.Error) < 0.0005 {
-		return "0.0 %"
-	}
-	return fmt.Sprintf("%+.1f %%", 100*l.Error)
+	Computed *float64 `json:"computed,omitempty" help:"unless it is not modelled"`
+	Highest  *float64 `json:"computed_highest,omitempty" help:"of a range"`
+	Error    *float64 `json:"error_percent,omitempty" help:"unless it is not modelled"`
+	Kind     Kind     `json:"kind"`
+	What     string   `json:"what"`
+	Counts   bool     `json:"-"` // in the mean: a computed time or bandwidth with an exact figure
 }
 
 // Summary of the relative errors, absolute values.
@@ -46,10 +31,13 @@ func Compare(m *Model, rows []Row) ([]Line, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := Line{Row: r, Computed: v.low, Highest: v.high}
-		if kind := r.Kind(); kind != NotModelled {
-			l.Error = r.Figure.off(v)
-			l.Counts = kind == Predicted && r.Figure.Relation == Equal && units[r.Unit].dimension&(duration|rate) != 0
+		l := Line{Row: r, Kind: r.Kind(), What: r.What()}
+		if l.Kind != NotModelled {
+			l.Computed, l.Error = &v.low, new(100*r.Figure.off(v))
+			l.Counts = l.Kind == Predicted && r.Figure.Relation == Equal && units[r.Unit].dimension&(duration|rate) != 0
+		}
+		if v.high != v.low {
+			l.Highest = &v.high
 		}
 		lines = append(lines, l)
 	}
@@ -64,7 +52,7 @@ func Summarise(lines []Line, use func(Line) bool) Summary {
 		if !l.Counts || !use(l) {
 			continue
 		}
-		e := math.Abs(l.Error)
+		e := math.Abs(*l.Error) / 100
 		s.Rows++
 		s.Mean += e
 		if e >= s.Maximum {

@@ -83,7 +83,7 @@ const (
 // computations by name. None knows a published value.
 var computations = merged(map[string]computation{
 	"latency":                                 {Predicted, duration, frame, nil, (*figure).latency},
-	"greatest latency":                        {Predicted, duration, frame, greater, (*figure).latency},
+	"greatest latency":                        {Predicted, duration, frame, math.Max, (*figure).latency},
 	"twice the latency":                       {Predicted, duration, frame, nil, func(f *figure) float64 { return 2 * f.latency() }},
 	"latency at the best pulse":               {Predicted, duration, frame, nil, func(f *figure) float64 { return f.best(f.Policy) }},
 	"transfers without overheads":             {Predicted, duration, payload, nil, withoutOverheads},
@@ -91,8 +91,8 @@ var computations = merged(map[string]computation{
 	"reduction of latency":                    {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.latency(), f.whole()) }},
 	"reduction of latency at the best pulse":  {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.best(f.Policy), f.whole()) }},
 	"reduction against the best static pulse": {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.latency(), f.best("static")) }},
-	"least reduction by cut-through":          {Predicted, percent, payload, lesser, func(f *figure) float64 { return slices.Min(f.reductions()) }},
-	"greatest reduction by cut-through":       {Predicted, percent, payload, greater, func(f *figure) float64 { return slices.Max(f.reductions()) }},
+	"least reduction by cut-through":          {Predicted, percent, payload, math.Min, func(f *figure) float64 { return slices.Min(f.reductions()) }},
+	"greatest reduction by cut-through":       {Predicted, percent, payload, math.Max, func(f *figure) float64 { return slices.Max(f.reductions()) }},
 	"best threshold":                          {Predicted, size, frame, nil, bestThreshold},
 	"middle of the near-optimal pulses":       {Predicted, size, frame, nil, nearOptimalPulse},
 	"least payload that gains":                {Predicted, size, frame, nil, leastThatGains},
@@ -105,7 +105,7 @@ var computations = merged(map[string]computation{
 	"hostRcv": {Predicted, duration | rate, payload, nil, func(f *figure) float64 { return f.transfer(f.Receiver.Write) }},
 
 	"bus read bandwidth":   {Input, rate, none, nil, func(f *figure) float64 { return f.Sender.Read.Bandwidth() }},
-	"lowest bus bandwidth": {Input, rate, none, lesser, func(f *figure) float64 { return min(f.Sender.Read.Bandwidth(), f.Receiver.Write.Bandwidth()) }},
+	"lowest bus bandwidth": {Input, rate, none, math.Min, func(f *figure) float64 { return min(f.Sender.Read.Bandwidth(), f.Receiver.Write.Bandwidth()) }},
 	"bus write over read":  {Input, ratio, none, nil, func(f *figure) float64 { return f.Receiver.Write.Bandwidth() / f.Sender.Read.Bandwidth() }},
 	"link bandwidth":       {Input, rate, none, nil, func(f *figure) float64 { return f.Link.Pulse.Bandwidth() }},
 	"link latency":         {Input, duration, none, nil, func(f *figure) float64 { return f.Link.Latency.Microseconds() }},
@@ -131,6 +131,9 @@ var computations = merged(map[string]computation{
 	"DMA beside a block copy": {Predicted, duration, bridged | payload, nil, func(f *figure) float64 {
 		return f.atBridge(coherence.BlockCopy, coherence.SendDMA).Transfer.Microseconds()
 	}},
+	"block copy lost to DMA": {Predicted, percent, bridged | payload, nil, func(f *figure) float64 {
+		return f.atBridge(coherence.BlockCopy, coherence.SendDMA).Processor.Less
+	}},
 	"DMA lost to a block copy": {Predicted, percent, bridged | payload, nil, func(f *figure) float64 { return f.atBridge(coherence.BlockCopy, coherence.SendDMA).DMA.Less }},
 	"cell receive":             {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
 }, onLogged(), comparisons(), onSystems)
@@ -143,9 +146,6 @@ func merged(sets ...map[string]computation) map[string]computation {
 	}
 	return all
 }
-
-func lesser(x, y float64) float64  { return min(x, y) }
-func greater(x, y float64) float64 { return max(x, y) }
 
 // less is the difference of a base and a value, in percent of the base.
 func less(value, base float64) float64 { return 100 * (1 - value/base) }
@@ -262,8 +262,8 @@ func (f *figure) run(policy string, send, receive, payload, count int, both bool
 	return r.Latency.Microseconds(), r.Bandwidth
 }
 
-func (f *figure) result(k key) virtual.Result {
-	return kept(f.m.cache, k, &f.err, func() (virtual.Result, error) { return f.m.run(k) })
+func (f *figure) result(k key) *virtual.Result {
+	return kept(f, k, func() (*virtual.Result, error) { return f.m.run(k) })
 }
 
 // one is the latency of the row's payload in microseconds under any policy, with one
@@ -283,8 +283,9 @@ func (f *figure) latency() float64 {
 
 // fetch is the time of a page that is asked for, of a server that takes none.
 func (f *figure) fetch() float64 {
-	r := f.result(key{platform: f.name, policy: f.Policy, send: f.Send, receive: f.Receive, payload: f.Payload, count: 1, fetch: true})
-	return r.Fetched.Microseconds()
+	o := virtual.Options{Profile: f.Profile}
+	request, _ := o.Request()
+	return request.Microseconds() + f.latency()
 }
 
 // bandwidth of a stream or, if both hosts send one, of the two together.

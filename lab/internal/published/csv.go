@@ -8,6 +8,7 @@ package published
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
@@ -24,55 +26,60 @@ import (
 
 // Row is a published figure as the file states it, and what to compute for it.
 type Row struct {
-	ID, Source, Quantity, Condition, Value, Unit string
+	ID        string `json:"id"`
+	Source    string `json:"source" text:"-"`
+	Quantity  string `json:"quantity" text:"-"`
+	Condition string `json:"condition" text:"-"`
 	Task
-	Figure Figure // the value in numbers; zero unless the row is computed
+	Value  string `json:"published"`
+	Unit   string `json:"unit"`
+	Figure Figure `json:"-"` // the value in numbers; zero unless the row is computed
 }
-
-// Published is the figure as words and value state it, as in ">115".
-func (r *Row) Published() string { return string(r.Bound) + r.Value }
 
 // Task holds what a row says to compute.
 type Task struct {
-	Bound         Relation // AtMost or AtLeast if the paper's words, not the value, make it a bound
-	Compute       string   // the name of a computation; empty = the row is not modelled
-	Platforms     []string // names of built-in profiles, or of one memory system
-	Policy        string   // or mechanisms of transfer
-	Payload       int      // bytes
-	Send, Receive int      // thresholds or pulses of the two sides in bytes, 0 = the policy's own
-	Fit           bool     // the parameters of the platform may be fitted to the row
-	Loose         bool     // but the row weighs less there
-	Note          string   // what is computed in words, or why nothing is
+	Bound     Relation `json:"bound,omitempty" help:"< or > if the paper's words, not the value, make it a bound"`
+	Compute   string   `json:"-"` // the name of a computation; empty = the row is not modelled
+	Platforms []string `json:"-"` // names of built-in profiles, or of one memory system
+	Policy    string   `json:"-"` // or mechanisms of transfer
+	Payload   int      `json:"-"` // bytes
+	Send      int      `json:"-"` // threshold or pulse of the sender in bytes, 0 = the policy's own
+	Receive   int      `json:"-"` // likewise of the receiver
+	Fit       bool     `json:"-"` // the parameters of the platform may be fitted to the row
+	Loose     bool     `json:"-"` // but the row weighs less there
+	Note      string   `json:"-"` // what is computed in words, or why nothing is
 }
 
-// Sentinel errors inside an *Error.
+// Sentinel errors inside a *profile.Error, whose File has the line, and whose Key is a column.
 var (
 	ErrTable  = errors.New("not a table of published figures")
 	ErrCell   = errors.New("column does not fit the row")
 	ErrFigure = errors.New("not a number, bound or range")
 )
 
-// Error names the line and the column of a table that cannot be used.
-type Error struct {
-	File   string
-	Line   int
-	Column string // empty if the line as a whole is wrong
-	Hint   string
-	Err    error
-}
+// Columns of a table: what a paper says, and what to compute for it.
+const (
+	stated  = "id,source,quantity,condition,value,unit"
+	tasks   = "bound,compute,platforms,policy,payload,send_pulse,receive_pulse,fit,note"
+	Columns = stated + "," + tasks
+)
 
-func (e *Error) Error() string {
-	where := ""
-	if e.Column != "" {
-		where = "column " + e.Column + ": "
+//go:embed published.csv
+var builtIn string
+
+// known are the rows of the project's own table, by id.
+var known = sync.OnceValue(func() map[string]map[string]string {
+	lines, _ := csv.NewReader(strings.NewReader(builtIn)).ReadAll()
+	all := map[string]map[string]string{}
+	for _, line := range lines[1:] {
+		row := map[string]string{}
+		for i, column := range lines[0] {
+			row[column] = line[i]
+		}
+		all[row["id"]] = row
 	}
-	return fmt.Sprintf("%s:%d: %s%v (%s)", e.File, e.Line, where, e.Err, e.Hint)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Columns of a table.
-const Columns = "id,source,quantity,condition,value,unit,bound,compute,platforms,policy,payload,send_pulse,receive_pulse,fit,note"
+	return all
+})
 
 // byteOrderMark in UTF-8.
 const byteOrderMark = "\ufeff"
@@ -80,7 +87,9 @@ const byteOrderMark = "\ufeff"
 // maxPayload is the longest payload that is computed for a row, in bytes.
 const maxPayload = 1 << 20
 
-// Read parses a table, CSV. It has all of Columns, in any order; others are left out. name is used in errors.
+// Read parses a table, CSV. It has all of Columns, in any order; others are left out. One that has none of those that
+// say what to compute has them from the project's own table, for its rows with the same id, quantity, condition and unit.
+// name is used in errors.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.
@@ -100,7 +109,7 @@ func Read(r io.Reader, name string) ([]Row, error) {
 			if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 				line = parse.Line
 			}
-			return nil, &Error{name, line, "", "columns: " + Columns, fmt.Errorf("%w: %w", ErrTable, err)}
+			return nil, &profile.Error{File: fmt.Sprint(name, ":", line), Allowed: "columns: " + Columns, Err: fmt.Errorf("%w: %w", ErrTable, err)}
 		case p.columns == nil:
 			p.header()
 		default:
@@ -112,8 +121,8 @@ func Read(r io.Reader, name string) ([]Row, error) {
 			rows = append(rows, row)
 		}
 		if p.err != nil {
-			p.err.File = name
-			p.err.Line, _ = c.FieldPos(0)
+			line, _ := c.FieldPos(0)
+			p.err.File = fmt.Sprint(name, ":", line)
 			return nil, p.err
 		}
 	}
@@ -122,13 +131,17 @@ func Read(r io.Reader, name string) ([]Row, error) {
 // parser reads a record and keeps the first error.
 type parser struct {
 	columns, record []string
-	err             *Error
+	err             *profile.Error
 }
 
 // header takes the record as the names of the columns.
 func (p *parser) header() {
 	p.columns = p.record
-	for name := range strings.SplitSeq(Columns, ",") {
+	needed := Columns
+	if !slices.ContainsFunc(strings.Split(tasks, ","), func(name string) bool { return slices.Contains(p.columns, name) }) {
+		needed = stated
+	}
+	for name := range strings.SplitSeq(needed, ",") {
 		if !slices.Contains(p.columns, name) {
 			p.bad(name, "columns: "+Columns, fmt.Errorf("%w: there is no such column", ErrTable))
 		}
@@ -137,12 +150,26 @@ func (p *parser) header() {
 
 func (p *parser) bad(column, allowed string, err error) {
 	if p.err == nil {
-		p.err = &Error{Column: column, Hint: allowed, Err: err}
+		p.err = &profile.Error{Key: "column " + column, Allowed: allowed, Err: err}
 	}
 }
 
 // cell returns the text of a column.
-func (p *parser) cell(column string) string { return p.record[slices.Index(p.columns, column)] }
+func (p *parser) cell(column string) string {
+	if i := slices.Index(p.columns, column); i >= 0 {
+		return p.record[i]
+	}
+	row := known()[p.cell("id")]
+	for _, same := range []string{"quantity", "condition", "unit"} {
+		if row == nil || p.cell(same) != row[same] {
+			if column == "note" {
+				return "the table does not say what to compute"
+			}
+			return ""
+		}
+	}
+	return row[column]
+}
 
 // want reports a column whose text is not one of those allowed.
 func (p *parser) want(ok bool, column, allowed, text string) {

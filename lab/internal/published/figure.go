@@ -48,7 +48,7 @@ func figureOf(text string, bound Relation) (Figure, error) {
 	return f, nil
 }
 
-// number reads a positive decimal number, which K multiplies by 1024; it is 0 if there is none.
+// number reads a positive decimal number, which K multiplies by 1024; it is 0 if text is no such number.
 func number(text string) float64 {
 	text, kilo := strings.CutSuffix(text, "K")
 	v, err := strconv.ParseFloat(text, 64)

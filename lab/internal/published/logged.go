@@ -3,6 +3,7 @@ package published
 import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
+	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // blockCopy is the share of Natoma's bus that a block copy of the host's processor takes from a
@@ -15,10 +16,14 @@ const (
 	loggedPolicy = "amp"
 	loggedNetTx  = 4 // pulses of a frame of 8 KiB
 	loggedFrames = 40
+	firstPackets = 3
 	steadyRate   = 100          // MB/s: the steady state has every engine above it
 	steadyFrom   = 800_000_000  // ps: where the paper's begins
 	steadyUntil  = 1200_000_000 // ps: what is looked at of it
 )
+
+// firstRates is the computation of the rates at which netTx moves the first packets.
+const firstRates = "range of netTx rates of the first packets"
 
 // ordinals count the transfers of an engine.
 var ordinals = []string{"first", "second", "third", "fourth", "fifth", "sixth"}
@@ -31,6 +36,7 @@ func onLogged() map[string]computation {
 		"start of its hostRcv":          {Predicted, duration, payload, nil, func(f *figure) float64 { return f.begins(dmalog.HostRcv) }},
 		"start of the steady state":     {Predicted, duration, payload, nil, (*figure).steadyState},
 		"hostRcv in the steady state":   {Predicted, size, payload, nil, (*figure).steadySize},
+		firstRates:                      {Predicted, rate, payload, nil, func(f *figure) float64 { low, _ := f.firstRates(); return low }},
 		"stream bandwidth with the log": {Predicted, rate, frame, nil, func(f *figure) float64 { return f.logged(f.Policy, loggedFrames).Bandwidth }},
 	}
 	for e, most := range map[dmalog.Engine]int{dmalog.NetTx: loggedNetTx, dmalog.HostRcv: len(ordinals)} {
@@ -49,14 +55,8 @@ func besideACopy(f *figure) float64 {
 }
 
 // logged is a stream that the firmware logs. Its first hostTx, if there are more, runs beside a copy.
-func (f *figure) logged(policy string, count int) virtual.Result {
+func (f *figure) logged(policy string, count int) *virtual.Result {
 	return f.result(key{platform: f.name, policy: policy, payload: f.Payload, count: count, logged: true})
-}
-
-// beside slows the first hostTx of a stream.
-var beside = []virtual.Change{
-	{Frame: 0, Engine: dmalog.HostTx, Overhead: 1, Bandwidth: 1 - blockCopy},
-	{Frame: 1, Engine: dmalog.HostTx, Overhead: 1, Bandwidth: 1 / (1 - blockCopy)},
 }
 
 // transfersOf are an engine's transfers of a packet's payload.
@@ -86,6 +86,21 @@ func (f *figure) begins(e dmalog.Engine) float64 {
 	}
 	start := transfersOf(log, dmalog.HostTx, 0)[0].Start
 	return dmalog.Microseconds(transfersOf(log, e, 1)[0].Start - start)
+}
+
+// firstRates are the least and the greatest rate of the netTx transfers of the first packets. Rests below the threshold, whose
+// time is mostly overhead, do not count.
+func (f *figure) firstRates() (low, high float64) {
+	for _, r := range f.logged(loggedPolicy, loggedFrames).Log {
+		if r.Engine == dmalog.NetTx && r.Packet < firstPackets && r.Bytes >= pipeline.DefaultMinPulse {
+			v := float64(r.Bytes) / dmalog.Microseconds(r.End-r.Start)
+			if high == 0 {
+				low = v
+			}
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	return low, high
 }
 
 // steadyState is the end of the first packets whose average is above steadyRate in every engine,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -18,20 +17,17 @@ const streamFrames = 100
 // Model computes figures for platforms by name. Results are kept, because many
 // rows need the same run.
 type Model struct {
-	ctx   context.Context // of what is computed
-	load  func(name string) (*profile.Profile, error)
-	cache map[key]virtual.Result
-
-	system    func(name string) (*profile.MemorySystem, error)
-	transfers map[transferKey]*coherence.Result
-	contests  map[bridgeKey]*coherence.Outcome
+	ctx    context.Context // of what is computed
+	load   func(name string) (*profile.Profile, error)
+	system func(name string) (*profile.MemorySystem, error)
+	cache  map[any]any // by a key, a transferKey or a bridgeKey
 }
 
 type key struct {
 	platform, policy string
 	send, receive    int
 	payload, count   int
-	both, fetch      bool
+	both             bool
 	logged           bool // the firmware keeps the papers' DMA log; the first frame's hostTx of several is slow
 	counted          bool // the transfers are listed
 }
@@ -39,8 +35,7 @@ type key struct {
 // NewModel makes a model that loads platforms with load; profile.Hosts.Load gives the
 // built-in ones. Memory systems are the built-in ones. What is computed with it ends with ctx.
 func NewModel(ctx context.Context, load func(name string) (*profile.Profile, error)) *Model {
-	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{},
-		system: profile.Systems.Load, transfers: map[transferKey]*coherence.Result{}, contests: map[bridgeKey]*coherence.Outcome{}}
+	return &Model{ctx: ctx, load: load, system: profile.Systems.Load, cache: map[any]any{}}
 }
 
 // On makes the model load memory systems with load.
@@ -49,43 +44,43 @@ func (m *Model) On(load func(name string) (*profile.MemorySystem, error)) *Model
 	return m
 }
 
-func (m *Model) run(k key) (virtual.Result, error) {
+func (m *Model) run(k key) (*virtual.Result, error) {
 	p, err := m.load(k.platform)
 	if err != nil {
-		return virtual.Result{}, err
+		return nil, err
 	}
 	plan, err := planOf(m.ctx, p, k)
 	if err != nil {
-		return virtual.Result{}, err
+		return nil, err
 	}
-	o := virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count, Bidirectional: k.both, Fetch: k.fetch}
+	o := virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count, Bidirectional: k.both}
 	o.Log, o.LogCosts = k.logged || k.counted, k.logged
 	if k.logged && k.count > 1 {
-		o.Changes = beside
+		o.Changes = virtual.BesideCopy(0, blockCopy)
 	}
 	if k.policy == "auto" {
 		o.Warmup = pipeline.AutoLearns
 	}
 	r, err := virtual.Run(m.ctx, o)
 	if err != nil {
-		return virtual.Result{}, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
+		return nil, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
 	}
-	return *r, nil
+	return r, nil
 }
 
-// kept returns what was computed before for a key, or else computes it. After a failure, which it
-// notes, it returns the zero value.
-func kept[K comparable, V any](of map[K]V, k K, failure *error, compute func() (V, error)) (v V) {
-	if *failure != nil {
-		return v
+// kept returns what was computed before for a key, or else computes it. After a failure it returns the zero value.
+func kept[V any](f *figure, key any, compute func() (*V, error)) *V {
+	if v, ok := f.m.cache[key]; ok && f.err == nil {
+		return v.(*V)
 	}
-	v, ok := of[k]
-	if !ok {
-		if v, *failure = compute(); *failure == nil {
-			of[k] = v
+	if f.err == nil {
+		v, err := compute()
+		if f.err = err; err == nil {
+			f.m.cache[key] = v
+			return v
 		}
 	}
-	return v
+	return new(V)
 }
 
 func planOf(ctx context.Context, p *profile.Profile, k key) (pipeline.Plan, error) {

@@ -1,7 +1,6 @@
 package published
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -32,6 +31,7 @@ var upper = map[string]func(*figure) float64{
 	"range of reductions by edt": greatest(coherence.EDT),
 	"range of reductions by cni": greatest(coherence.CNI),
 	"messages":                   func(*figure) float64 { return greatestMessage },
+	firstRates:                   func(f *figure) float64 { _, high := f.firstRates(); return high },
 }
 
 // onSystems are the computations of the EDT paper's figures, by name.
@@ -90,10 +90,9 @@ func megahertz(cycle profile.Time) float64 { return 1e6 / float64(cycle) }
 
 // by is one message by a mechanism.
 func (f *figure) by(m coherence.Mechanism, bytes int) *coherence.Result {
-	r := kept(f.m.transfers, transferKey{f.name, m, bytes}, &f.err, func() (*coherence.Result, error) {
+	return kept(f, transferKey{f.name, m, bytes}, func() (*coherence.Result, error) {
 		return coherence.Run(f.m.ctx, coherence.Options{System: f.system, Mechanism: m, Bytes: bytes})
 	})
-	return cmp.Or(r, &coherence.Result{})
 }
 
 // reductionsBy are the least and the greatest by which a mechanism's latency is below that

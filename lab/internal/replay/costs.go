@@ -16,15 +16,42 @@ const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
 
 // platform has the costs of a flow's engines by its log. A NIC of this project runs its engines
 // by polling, and has neither the decisions nor the packets of a firmware as costs apart.
-func (f *flow) platform() *profile.Profile {
+func (f *flow) platform(setup *dmalog.Setup) *profile.Profile {
 	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: 1}, Link: profile.Link{Header: datasheet.HeaderSize}}
 	p.Sender = profile.Bus{FullDuplex: true, Read: f.cost(dmalog.HostTx)}
 	p.Receiver = profile.Bus{FullDuplex: true, Write: f.cost(dmalog.HostRcv)}
 	if p.Link.Pulse = f.cost(dmalog.NetTx); !f.has(dmalog.NetTx) {
 		p.Link.Pulse = f.cost(dmalog.NetRcv)
 	}
+	if setup.Rate > 0 {
+		p.Link.Pulse = f.linkCost(p.Link.Pulse, setup.Rate)
+	}
 	p.Link.Latency = f.latency()
 	return p
+}
+
+// linkCost returns the cost of transfers over a wire with a known rate, in bytes per second. The time of a transfer is no measure of
+// it: the wire stands still at the start of a frame while the receiver has no buffer. The overhead is the median of what later
+// transfers take beside their bytes or, if there are none, the least of the first ones.
+func (f *flow) linkCost(measured profile.Cost, rate float64) profile.Cost {
+	c := profile.Cost{Overhead: measured.Overhead, PerByte: int64(min(max(math.Round(1e15/rate), 1), maxPerByte))}
+	var first, later []profile.Time
+	for _, one := range f.frames {
+		for i, r := range one.transfers[dmalog.NetTx] {
+			if took := profile.Time(r.End - r.Start); i == 0 {
+				first = append(first, took-c.Bytes(r.Bytes+datasheet.HeaderSize))
+			} else {
+				later = append(later, took-c.Bytes(r.Bytes))
+			}
+		}
+	}
+	switch {
+	case len(later) > 0:
+		c.Overhead = max(median(later), 0)
+	case len(first) > 0:
+		c.Overhead = max(slices.Min(first), 0)
+	}
+	return c
 }
 
 // fitted bounds the transfers of an engine that its costs are taken from: more change nothing.

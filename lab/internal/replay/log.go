@@ -70,6 +70,7 @@ func flowsOf(records []dmalog.Record) ([]flow, error) {
 // that did not go through all engines: a log that was full ends in the middle of one.
 func flowOf(records []dmalog.Record) (flow, error) {
 	f := flow{number: records[0].Flow}
+	records = slices.DeleteFunc(slices.Clone(records), func(r dmalog.Record) bool { return r.Control })
 	for _, r := range records {
 		if r.Bytes < 1 || r.Bytes > pipeline.MaxFrame || r.Engine >= dmalog.Engines {
 			return f, fmt.Errorf("packet %d, %v: %w: %d bytes, 1 to %d", r.Packet, r.Engine, ErrTransfer, r.Bytes, pipeline.MaxFrame)

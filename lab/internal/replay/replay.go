@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,23 +12,18 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// Flow is one direction of a log beside the model's.
-type Flow struct {
-	Number   int
-	Frames   int              // that were replayed
-	Left     int              // that were not, as they did not go through all engines of the log.
-	Platform *profile.Profile // that the model ran on
-	Engines  []Engine         // those of the log
-}
-
 // Engine is one engine of a flow. Times of frames are from when the NIC knew of them.
 type Engine struct {
 	Flow      int          `json:"flow" help:"0, or 1 for the other direction"`
 	Engine    string       `json:"engine"`
-	Frames    int          `json:"frames"`
+	Frames    int          `json:"frames" help:"that were replayed"`
+	LeftOut   int          `json:"frames_left_out" help:"that did not go through all engines of the log"`
 	Alike     int          `json:"frames_alike" help:"those that both cut into the same sizes"`
-	Live      Side         `json:"live"`
-	Model     Side         `json:"model"`
+	Share     float64      `json:"alike_percent"`
+	Live      Side         `json:"live" text:"flat"`
+	Model     Side         `json:"model" text:"flat"`
+	Platform  string       `json:"platform" help:"whose costs the model had"`
+	Disorder  int          `json:"transfers_out_of_order" help:"live transfers that began after one of any engine which the model begins later, by more than a microsecond"`
 	Worst     int          `json:"worst_packet" help:"whose end on this engine differs most"`
 	WorstBy   profile.Time `json:"worst_us" help:"model less live"`
 	Overhead  profile.Time `json:"overhead_us" help:"that the model took for a transfer"`
@@ -45,7 +41,7 @@ type Side struct {
 // Run replays a log. On a platform that is not nil the model has its costs, and else those of the
 // log. Errors wrap ErrNoSetup, ErrNoFrames or ErrTransfer, are *pipeline.ParameterError or
 // *option.Error, or the cause of the end of ctx.
-func Run(ctx context.Context, log dmalog.Log, platform *profile.Profile) ([]Flow, error) {
+func Run(ctx context.Context, log dmalog.Log, platform *profile.Profile) (engines []Engine, err error) {
 	if log.Setup == nil {
 		return nil, ErrNoSetup
 	}
@@ -53,23 +49,24 @@ func Run(ctx context.Context, log dmalog.Log, platform *profile.Profile) ([]Flow
 	if err != nil {
 		return nil, err
 	}
-	results := make([]Flow, len(flows))
 	for i := range flows {
-		if results[i], err = flows[i].replay(ctx, log.Setup, platform); err != nil {
+		more, err := flows[i].replay(ctx, log.Setup, platform)
+		if err != nil {
 			return nil, err
 		}
+		engines = append(engines, more...)
 	}
-	return results, nil
+	return engines, nil
 }
 
-func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profile.Profile) (Flow, error) {
+func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profile.Profile) (engines []Engine, err error) {
 	plan, err := planOf(setup)
 	if err != nil {
-		return Flow{}, err
+		return nil, err
 	}
-	o := virtual.Options{Profile: platform, Plan: plan, Frames: f.arrivals(), Burst: setup.Burst, Live: true, Log: true}
+	o := virtual.Options{Profile: platform, Plan: plan, Frames: f.arrivals(), Burst: setup.Burst, Log: true}
 	if platform == nil {
-		o.Profile = f.platform()
+		o.Profile = f.platform(setup)
 	}
 	if setup.Send.Policy == "auto" || setup.Receive.Policy == "auto" {
 		o.Warmup = pipeline.AutoLearns
@@ -79,20 +76,61 @@ func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profil
 	}
 	run, err := virtual.Run(ctx, o)
 	if err != nil {
-		return Flow{}, err
+		return nil, err
 	}
-	model, err := flowOf(inOrder(run.Log))
+	model, err := flowOf(inOrder(run.AsLive()))
 	if err != nil {
-		return Flow{}, err
+		return nil, err
 	}
-	result := Flow{Number: f.number, Frames: len(f.frames), Left: f.left, Platform: o.Profile}
 	costs := [dmalog.Engines]profile.Cost{o.Profile.Sender.Read, o.Profile.Link.Pulse, o.Profile.Link.Pulse, o.Profile.Receiver.Write}
 	for _, e := range f.engines {
 		c := compare(e, f, &model)
 		c.Overhead, c.Bandwidth = costs[e].Overhead, costs[e].Bandwidth()
-		result.Engines = append(result.Engines, c)
+		c.Platform = o.Profile.Name
+		engines = append(engines, c)
 	}
-	return result, nil
+	for i, n := range disorder(f, &model) {
+		engines[i].Disorder = n
+	}
+	return engines, nil
+}
+
+// together is the time within which transfers of two engines may begin in either order.
+const together = profile.Time(1e6)
+
+// disorder counts, for each engine of the log, the live transfers that began after one which the model begins later. Frames
+// that the two cut differently do not count.
+func disorder(live, model *flow) []int {
+	type pair struct {
+		engine      int
+		live, model profile.Time
+	}
+	var all []pair
+	for i, e := range live.engines {
+		for k := range live.frames {
+			a, b := live.frames[k].transfers[e], model.frames[k].transfers[e]
+			if !alike(a, b) {
+				continue
+			}
+			for n := range a {
+				all = append(all, pair{i, profile.Time(a[n].Start), profile.Time(b[n].Start)})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b pair) int { return cmp.Compare(a.live, b.live) })
+	counts, latest := make([]int, len(live.engines)), profile.Time(0)
+	for _, p := range all {
+		if p.model+together < latest {
+			counts[p.engine]++
+		}
+		latest = max(latest, p.model)
+	}
+	return counts
+}
+
+// alike reports whether two cut a frame into the same sizes.
+func alike(a, b []dmalog.Record) bool {
+	return slices.EqualFunc(a, b, func(a, b dmalog.Record) bool { return a.Bytes == b.Bytes })
 }
 
 // inOrder sorts the records of one direction by packet.
@@ -113,19 +151,19 @@ func planOf(setup *dmalog.Setup) (pipeline.Plan, error) {
 		return receive, fmt.Errorf("receive.policy: %w", err)
 	}
 	send.Receive = receive.Receive
-	if setup.At != dmalog.AtNIC {
-		send.Buffers = 0 // the host and programs decide about the frame that there is
+	if setup.At != dmalog.AtNIC || send.Buffers == 0 || send.Buffers > setup.Buffers {
+		send.Buffers = setup.Buffers // the host and programs decide about all frames in the NIC
 	}
 	return send, nil
 }
 
 // compare holds what a live engine did against what the model's did with the same frames.
 func compare(e dmalog.Engine, live, model *flow) Engine {
-	c := Engine{Flow: live.number, Engine: e.String(), Frames: len(live.frames)}
+	c := Engine{Flow: live.number, Engine: e.String(), Frames: len(live.frames), LeftOut: live.left}
 	var there, here sums
 	for k := range live.frames {
 		a, b := live.frames[k].transfers[e], model.frames[k].transfers[e]
-		if slices.EqualFunc(a, b, func(a, b dmalog.Record) bool { return a.Bytes == b.Bytes }) {
+		if alike(a, b) {
 			c.Alike++
 		}
 		posted := live.frames[k].posted
@@ -134,7 +172,7 @@ func compare(e dmalog.Engine, live, model *flow) Engine {
 			c.Worst, c.WorstBy = k, by
 		}
 	}
-	c.Live, c.Model = there.side(), here.side()
+	c.Live, c.Model, c.Share = there.side(), here.side(), 100*float64(c.Alike)/float64(c.Frames)
 	return c
 }
 

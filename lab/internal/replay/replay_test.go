@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/replay"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -25,24 +27,20 @@ func polled(read, link, write profile.Cost, latency profile.Time) *profile.Profi
 
 // tester is a test, by rapid or not.
 type tester interface {
-	Helper()
-	Fatal(args ...any)
+	must.TB
 	Context() context.Context
 }
 
-// logOf has the model move frames, and writes what its engines did as a live NIC does.
+// logOf makes the model move frames, and writes what its engines did as a live NIC does.
 func logOf(t tester, o virtual.Options, setup dmalog.Setup) dmalog.Log {
 	t.Helper()
-	plan, err := pipeline.ByName(setup.Send.Policy, pipeline.Parameters{MinPulseSend: setup.Send.MinPulse, MinPulseReceive: setup.Receive.MinPulse})
-	if err != nil {
-		t.Fatal(err)
+	plan := must.Get(pipeline.ByName(setup.Send.Policy, pipeline.Parameters{MinPulseSend: setup.Send.MinPulse, MinPulseReceive: setup.Receive.MinPulse}))(t)
+	if plan.Buffers == 0 || plan.Buffers > setup.Buffers {
+		plan.Buffers = setup.Buffers
 	}
-	o.Plan, o.Burst, o.Live, o.Log = plan, setup.Burst, true, true
-	r, err := virtual.Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dmalog.Log{Setup: &setup, Records: r.Log}
+	o.Plan, o.Burst, o.Log = plan, setup.Burst, true
+	r := must.Get(virtual.Run(t.Context(), o))(t)
+	return dmalog.Log{Setup: &setup, Records: r.AsLive()}
 }
 
 // TestSameArrivalsSameDecisions: of frames that arrive alike, on engines that cost the same, the
@@ -63,15 +61,12 @@ func TestSameArrivalsSameDecisions(t *testing.T) {
 		if slices.Contains([]string{"static", "cut-through", "eager", "pure-cut-through", "amp"}, side.Policy) {
 			side.MinPulse = rapid.IntRange(64, 4096).Draw(t, "minimum pulse")
 		}
-		log := logOf(t, virtual.Options{Profile: p, Frames: frames}, dmalog.Setup{At: dmalog.AtNIC, Send: side, Receive: side, Burst: rapid.IntRange(1, 4096).Draw(t, "burst")})
-		flows, err := replay.Run(t.Context(), log, p)
-		if err != nil {
-			t.Fatal(err)
+		log := logOf(t, virtual.Options{Profile: p, Frames: frames}, dmalog.Setup{At: dmalog.AtNIC, Send: side, Receive: side, Burst: rapid.IntRange(1, 4096).Draw(t, "burst"), Buffers: rapid.IntRange(1, 8).Draw(t, "buffers")})
+		engines := must.Get(replay.Run(t.Context(), log, p))(t)
+		if len(engines) != int(dmalog.Engines) || engines[0].Frames != len(frames) || engines[0].LeftOut != 0 {
+			t.Fatalf("%+v", engines)
 		}
-		if len(flows) != 1 || flows[0].Frames != len(frames) || flows[0].Left != 0 || len(flows[0].Engines) != int(dmalog.Engines) {
-			t.Fatalf("%+v", flows)
-		}
-		for _, e := range flows[0].Engines {
+		for _, e := range engines {
 			if e.Alike != len(frames) || e.Live != e.Model || e.WorstBy != 0 {
 				t.Fatalf("%+v", e)
 			}
@@ -87,24 +82,14 @@ func TestCostsOfTheLog(t *testing.T) {
 		frames = append(frames, virtual.Frame{Posted: profile.Micros(float64(i/4) * 2000), Bytes: 1000 + 200*i})
 	}
 	amp := dmalog.Side{Policy: "amp", MinPulse: 512}
-	log := logOf(t, virtual.Options{Profile: p, Frames: frames}, dmalog.Setup{At: dmalog.AtNIC, Send: amp, Receive: amp, Burst: 512})
-	flows, err := replay.Run(t.Context(), log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	near := func(what string, got, want profile.Cost) {
-		if d := got.Overhead - want.Overhead; max(d, -d) > profile.Micros(0.01) || got.Bandwidth() < 0.999*want.Bandwidth() || got.Bandwidth() > 1.001*want.Bandwidth() {
-			t.Errorf("%s: %v us and %v MB/s, want %v us and %v MB/s", what, got.Overhead.Microseconds(), got.Bandwidth(), want.Overhead.Microseconds(), want.Bandwidth())
+	log := logOf(t, virtual.Options{Profile: p, Frames: frames}, dmalog.Setup{At: dmalog.AtNIC, Send: amp, Receive: amp, Burst: 512, Buffers: 4})
+	engines := must.Get(replay.Run(t.Context(), log, nil))(t)
+	want := []profile.Cost{p.Sender.Read, p.Link.Pulse, p.Link.Pulse, p.Receiver.Write}
+	for i, e := range engines {
+		if d := e.Overhead - want[i].Overhead; max(d, -d) > profile.Micros(0.01) || math.Abs(e.Bandwidth/want[i].Bandwidth()-1) > 0.001 {
+			t.Errorf("%s: %v us and %v MB/s, want %+v", e.Engine, e.Overhead.Microseconds(), e.Bandwidth, want[i])
 		}
-	}
-	found := flows[0].Platform
-	near("hostTx", found.Sender.Read, p.Sender.Read)
-	near("netTx", found.Link.Pulse, p.Link.Pulse)
-	near("hostRcv", found.Receiver.Write, p.Receiver.Write)
-	for _, e := range flows[0].Engines {
-		if e.Alike != len(frames) {
-			t.Errorf("%v: %d of %d frames alike", e.Engine, e.Alike, len(frames))
-		}
+		should.Be(t, e.Alike, len(frames), "%v frames alike", e.Engine)
 	}
 }
 
@@ -112,13 +97,10 @@ func TestCostsOfTheLog(t *testing.T) {
 func TestOtherDecisionsAreNoticed(t *testing.T) {
 	p := polled(profile.NewCost(0, 1000), profile.NewCost(0, 100), profile.NewCost(0, 500), 0)
 	pure := dmalog.Side{Policy: "static", MinPulse: 512}
-	log := logOf(t, virtual.Options{Profile: p, Frames: []virtual.Frame{{Bytes: 8192}}}, dmalog.Setup{At: dmalog.AtNIC, Send: pure, Receive: pure, Burst: 512})
+	log := logOf(t, virtual.Options{Profile: p, Frames: []virtual.Frame{{Bytes: 8192}}}, dmalog.Setup{At: dmalog.AtNIC, Send: pure, Receive: pure, Burst: 512, Buffers: 4})
 	log.Setup.Send = dmalog.Side{Policy: "store-and-forward"}
-	flows, err := replay.Run(t.Context(), log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := flows[0].Engines[dmalog.NetTx]
+	engines := must.Get(replay.Run(t.Context(), log, nil))(t)
+	e := engines[dmalog.NetTx]
 	if e.Alike != 0 || e.Live.Transfers != 16 || e.Model.Transfers != 1 || e.Live.Bytes != 512 || e.Model.Bytes != 8192 || e.WorstBy <= 0 {
 		t.Errorf("%+v", e)
 	}
@@ -129,22 +111,21 @@ func TestReceiverAlone(t *testing.T) {
 	p := polled(profile.NewCost(0, 1000), profile.NewCost(1, 100), profile.NewCost(0, 500), 0)
 	amp := dmalog.Side{Policy: "amp", MinPulse: 512}
 	log := logOf(t, virtual.Options{Profile: p, Frames: []virtual.Frame{{Bytes: 8192}, {Bytes: 8192}, {Bytes: 100}}},
-		dmalog.Setup{At: dmalog.AtHost, Send: amp, Receive: amp, Burst: 512})
+		dmalog.Setup{At: dmalog.AtHost, Send: amp, Receive: amp, Burst: 512, Buffers: 4})
 	log.Records = slices.DeleteFunc(log.Records, func(r dmalog.Record) bool {
 		return r.Engine == dmalog.HostTx || r.Engine == dmalog.NetTx || r.Engine == dmalog.HostRcv && r.Packet == 2
 	})
-	flows, err := replay.Run(t.Context(), log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f := flows[0]; f.Frames != 2 || f.Left != 1 || len(f.Engines) != 2 || f.Engines[0].Engine != dmalog.NetRcv.String() {
-		t.Errorf("%+v", f)
+	engines := must.Get(replay.Run(t.Context(), log, nil))(t)
+	if e := engines[0]; e.Frames != 2 || e.LeftOut != 1 || len(engines) != 2 || e.Engine != dmalog.NetRcv.String() {
+		t.Errorf("%+v", e)
 	}
 }
 
 func TestRefused(t *testing.T) {
 	amp := dmalog.Side{Policy: "amp"}
-	setup := func() *dmalog.Setup { return &dmalog.Setup{At: dmalog.AtNIC, Send: amp, Receive: amp, Burst: 512} }
+	setup := func() *dmalog.Setup {
+		return &dmalog.Setup{At: dmalog.AtNIC, Send: amp, Receive: amp, Burst: 512, Buffers: 4}
+	}
 	good := []dmalog.Record{{Engine: dmalog.HostTx, Bytes: 100, End: 1000}, {Engine: dmalog.NetTx, Bytes: 100, End: 2000}}
 	change := func(f func(s *dmalog.Setup)) *dmalog.Setup {
 		s := setup()
@@ -155,19 +136,18 @@ func TestRefused(t *testing.T) {
 		log  dmalog.Log
 		want error
 	}{
-		"an old log":          {dmalog.Log{Records: good}, replay.ErrNoSetup},
-		"nothing":             {dmalog.Log{Setup: setup()}, replay.ErrNoFrames},
-		"half a frame":        {dmalog.Log{Setup: setup(), Records: append(slices.Clone(good[:1]), dmalog.Record{Engine: dmalog.NetTx, Bytes: 99})}, replay.ErrNoFrames},
-		"the second frame":    {dmalog.Log{Setup: setup(), Records: []dmalog.Record{{Packet: 1, Bytes: 10}}}, replay.ErrNoFrames},
-		"nothing moved":       {dmalog.Log{Setup: setup(), Records: []dmalog.Record{{Engine: dmalog.HostTx}}}, replay.ErrTransfer},
-		"too much moved":      {dmalog.Log{Setup: setup(), Records: []dmalog.Record{{Bytes: pipeline.MaxFrame + 1}}}, replay.ErrTransfer},
-		"an unknown policy":   {dmalog.Log{Setup: change(func(s *dmalog.Setup) { s.Receive.Policy = "warp" }), Records: good}, pipeline.ErrUnknownPolicy},
-		"a policy off line":   {dmalog.Log{Setup: change(func(s *dmalog.Setup) { s.Send.Policy = "optimal" }), Records: good}, pipeline.ErrParameter},
-		"a burst of nonsense": {dmalog.Log{Setup: change(func(s *dmalog.Setup) { s.Burst = -1 }), Records: good}, option.ErrBad},
+		"an old log":        {dmalog.Log{Records: good}, replay.ErrNoSetup},
+		"nothing":           {dmalog.Log{Setup: setup()}, replay.ErrNoFrames},
+		"half a frame":      {dmalog.Log{Setup: setup(), Records: append(slices.Clone(good[:1]), dmalog.Record{Engine: dmalog.NetTx, Bytes: 99})}, replay.ErrNoFrames},
+		"the second frame":  {dmalog.Log{Setup: setup(), Records: []dmalog.Record{{Packet: 1, Bytes: 10}}}, replay.ErrNoFrames},
+		"nothing moved":     {dmalog.Log{Setup: setup(), Records: []dmalog.Record{{Engine: dmalog.HostTx}}}, replay.ErrTransfer},
+		"too much moved":    {dmalog.Log{Setup: setup(), Records: []dmalog.Record{{Bytes: pipeline.MaxFrame + 1}}}, replay.ErrTransfer},
+		"an unknown policy": {dmalog.Log{Setup: change(func(s *dmalog.Setup) { s.Receive.Policy = "warp" }), Records: good}, pipeline.ErrUnknownPolicy},
+		"a policy off line": {dmalog.Log{Setup: change(func(s *dmalog.Setup) { s.Send.Policy = "optimal" }), Records: good}, pipeline.ErrParameter},
 	} {
-		flows, err := replay.Run(t.Context(), c.log, nil)
-		if !errors.Is(err, c.want) || flows != nil {
-			t.Errorf("%s: %+v, %v", name, flows, err)
+		engines, err := replay.Run(t.Context(), c.log, nil)
+		if !errors.Is(err, c.want) || engines != nil {
+			t.Errorf("%s: %+v, %v", name, engines, err)
 		}
 	}
 }
@@ -187,15 +167,13 @@ func FuzzReplay(f *testing.F) {
 		if err != nil || len(log.Records) > 100 {
 			return
 		}
-		flows, err := replay.Run(t.Context(), log, nil)
-		if (err == nil) == (len(flows) == 0) {
-			t.Fatalf("%d flows and %v", len(flows), err)
+		engines, err := replay.Run(t.Context(), log, nil)
+		if (err == nil) == (len(engines) == 0) {
+			t.Fatalf("%d engines and %v", len(engines), err)
 		}
-		for _, f := range flows {
-			for _, e := range f.Engines {
-				if e.Alike > f.Frames || e.Live.Transfers < f.Frames || e.Model.Transfers < f.Frames {
-					t.Fatalf("%d frames: %+v", f.Frames, e)
-				}
+		for _, e := range engines {
+			if e.Alike > e.Frames || e.Live.Transfers < e.Frames || e.Model.Transfers < e.Frames {
+				t.Fatalf("%+v", e)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -10,11 +11,17 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
-// CellGraph draws what the NICs of a scenario do until a time, 0 = all of it: a band for
+// Cells is the picture of a scenario.
+type Cells struct {
+	cellmodel.Options
+	Until profile.Time // 0 = all of it
+}
+
+// Draw draws what the NICs of a scenario do until a time, 0 = all of it: a band for
 // cells received, of high and of low priority at each host that has any, and a stripe for
 // each cell. Of many hosts it shows the first and the last.
-func CellGraph(o cellmodel.Options, until profile.Time) ([]byte, error) {
-	r, err := cellmodel.Run(o)
+func (o Cells) Draw(context.Context) ([]byte, error) {
+	r, err := cellmodel.Run(o.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -27,8 +34,8 @@ func CellGraph(o cellmodel.Options, until profile.Time) ([]byte, error) {
 		Note:   "virtual time from the first store; " + cellFigures(r),
 		Legend: "One stripe is one cell; its colour and its number are those of its message.",
 	}
-	if end := r.Transfers[len(r.Transfers)-1].End; until < end {
-		b.To = int64(until)
+	if end := r.Transfers[len(r.Transfers)-1].End; int64(o.Until) < int64(end) {
+		b.To = int64(o.Until)
 	}
 	type doer struct {
 		host int

@@ -14,16 +14,15 @@ import (
 // streamFrames is the length of the streams behind bandwidth curves.
 const streamFrames = 60
 
-// FlowGraph draws the first frames of a stream, or of a live device's log if
-// records are given.
-func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source string) ([]byte, error) {
-	figures, title, note, err := c.logged(ctx, "Packet flow graph", records, source, ", virtual time from the posting of the first")
+// Flow draws the first frames of a stream, or those of a live device's log.
+func (c Case) Flow(ctx context.Context) ([]byte, error) {
+	figures, title, note, err := c.logged(ctx, "Packet flow graph", ", virtual time from the posting of the first")
 	if err != nil {
 		return nil, err
 	}
 	f := plot.Flow{Title: title, Note: note, Records: figures.Log, Control: figures.Control}
-	if source != "" {
-		f.From, f.To, f.Note = busiest(records, source)
+	if c.Source != "" {
+		f.From, f.To, f.Note = busiest(c.Recorded, c.Source)
 	}
 	return f.SVG()
 }
@@ -81,9 +80,9 @@ func endOf(records []dmalog.Record) (end int64) {
 	return end
 }
 
-// FetchGraph draws one page that is fetched, from the posting of the request on.
-func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error) {
-	f, err := c.Fetch(ctx, server)
+// Page draws one page that is fetched, from the posting of the request on.
+func (c Case) Page(ctx context.Context) ([]byte, error) {
+	f, err := c.Fetch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +93,7 @@ func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error
 	}
 	return plot.Flow{
 		Title:      fmt.Sprintf("Page fetch: %s, %s", c.Profile.Name, c.Policy),
-		Note:       fmt.Sprintf("%d bytes in %s us: request %s, server %s, page %s", c.Payload, figure(f.Whole.Microseconds()), figure(f.Request.Microseconds()), figure(server.Microseconds()), figure(f.Page.Microseconds())),
+		Note:       fmt.Sprintf("%d bytes in %s us: request %s, server %s, page %s", c.Payload, figure(f.Whole.Microseconds()), figure(f.Request.Microseconds()), figure(c.Server.Microseconds()), figure(f.Page.Microseconds())),
 		Records:    f.Log,
 		Control:    f.Control,
 		To:         int64(f.Whole), // the program has the page a little after the last transfer
@@ -103,19 +102,19 @@ func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error
 }
 
 // Rates draws every engine's effective bandwidth over time.
-func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
-	figures, title, note, err := c.logged(ctx, "Effective bandwidth", records, source, fmt.Sprintf("; mean over windows of %s us", figure(window.Microseconds())))
+func (c Case) Rates(ctx context.Context) ([]byte, error) {
+	figures, title, note, err := c.logged(ctx, "Effective bandwidth", fmt.Sprintf("; mean over windows of %s us", figure(c.Window.Microseconds())))
 	if err != nil {
 		return nil, err
 	}
-	return plot.Rate{Title: title, Note: note, Records: figures.Log, Window: int64(window)}.SVG()
+	return plot.Rate{Title: title, Note: note, Records: figures.Log, Window: int64(c.Window)}.SVG()
 }
 
-// logged returns the log that is given with their source, or else those of the case, with
-// what a picture of them says: more has what it says of the case only.
-func (c *Case) logged(ctx context.Context, title string, given []dmalog.Record, source, more string) (f *Figures, full, note string, err error) {
-	if given != nil {
-		return &Figures{Log: given}, title, source, nil
+// logged returns the log that a case has from a device, or else the one of its run, with what a picture of it says:
+// more has what it says of a run only.
+func (c *Case) logged(ctx context.Context, title, more string) (f *Figures, full, note string, err error) {
+	if c.Source != "" {
+		return &Figures{Log: c.Recorded}, title, c.Source, nil
 	}
 	c.Log = true
 	if f, err = c.Measure(ctx); err != nil {
@@ -132,82 +131,129 @@ func (c *Case) logged(ctx context.Context, title string, given []dmalog.Record, 
 // forward: very small static pulses would press all other curves flat.
 const tooSlow = 1.5
 
-// Thresholds draws latency against the threshold or pulse of one side or of both,
-// for eager and for static pulses.
-func Thresholds(ctx context.Context, p *profile.Profile, payload int) ([]byte, error) {
-	ch := plot.Chart{
-		Title: "Latency against threshold: " + p.Name,
-		Note:  fmt.Sprintf("%d bytes, one way, idle system, other side at its default; more than %g times store and forward left out", payload, tooSlow),
+// thresholdCurve is one of a policy against the threshold of one side or of both; the other side has a threshold of its own.
+type thresholdCurve struct {
+	name, policy  string
+	send, receive bool
+	other         int // 0: its default
+}
+
+// Thresholds draws latency against the threshold or pulse of one side or of both, for eager and static pulses. With
+// thresholds of the other side it draws static pulses, a chart for each side with a curve for each of these.
+func (c Case) Thresholds(ctx context.Context) ([]byte, error) {
+	title := "Latency against threshold: " + c.Profile.Name
+	if len(c.Others) == 0 {
+		var all []thresholdCurve
+		for _, policy := range []string{"eager", "static"} {
+			all = append(all, thresholdCurve{policy + ", both sides", policy, true, true, 0},
+				thresholdCurve{policy + ", sender", policy, true, false, 0}, thresholdCurve{policy + ", receiver", policy, false, true, 0})
+		}
+		ch, err := c.thresholds(ctx, title, "other side at its default", all)
+		if err != nil {
+			return nil, err
+		}
+		return ch.SVG()
+	}
+	var charts []plot.Chart
+	for _, side := range []struct {
+		name, other string
+		send        bool
+	}{{"sender", "receiver", true}, {"receiver", "sender", false}} {
+		var all []thresholdCurve
+		for _, n := range c.Others {
+			all = append(all, thresholdCurve{fmt.Sprintf("%s %d bytes", side.other, n), "static", side.send, !side.send, n})
+		}
+		ch, err := c.thresholds(ctx, "Static pulse of the "+side.name, side.other+" as named", all)
+		if err != nil {
+			return nil, err
+		}
+		charts = append(charts, ch)
+	}
+	return plot.Stack(title, charts...)
+}
+
+func (c *Case) thresholds(ctx context.Context, title, other string, curves []thresholdCurve) (ch plot.Chart, err error) {
+	p, payload := c.Profile, c.Payload
+	ch = plot.Chart{
+		Title: title,
+		Note:  fmt.Sprintf("%d bytes, one way, idle system, %s; more than %g times store and forward left out", payload, other, tooSlow),
 		X:     plot.Axis{Label: "threshold or pulse, bytes", Log2: true, Bytes: true},
 		Y:     plot.Axis{Label: "one-way latency, us"},
 	}
 	whole, err := Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1}.Measure(ctx)
 	if err != nil {
-		return nil, err
+		return ch, err
 	}
+	var sizes []int
+	for n := 32; n <= payload; n *= 2 {
+		sizes = append(sizes, n, min(n+n/2, payload))
+	}
+	sizes = slices.Compact(sizes)
 	limit := profile.Time(tooSlow * float64(whole.Latency))
-	for _, line := range []struct {
-		name, policy  string
-		send, receive bool
-	}{
-		{"eager, both sides", "eager", true, true}, {"eager, sender", "eager", true, false},
-		{"eager, receiver", "eager", false, true}, {"static, both sides", "static", true, true},
-		{"static, sender", "static", true, false}, {"static, receiver", "static", false, true},
-	} {
-		s := plot.Series{Name: line.name}
-		for n := 32; n <= payload; n *= 2 {
-			for _, v := range []int{n, n + n/2} {
-				if v > payload {
-					break
-				}
-				c := Case{Profile: p, Policy: line.policy, Payload: payload, Count: 1}
-				if line.send {
-					c.MinPulseSend = v
-				}
-				if line.receive {
-					c.MinPulseReceive = v
-				}
-				f, err := c.Measure(ctx)
-				if err != nil {
-					return nil, err
-				}
-				if f.Latency <= limit {
-					s.Points = append(s.Points, plot.Point{X: float64(v), Y: f.Latency.Microseconds()})
-				}
+	for _, line := range curves {
+		s, err := curve(ctx, line.name, sizes, latency, func(n int) Case {
+			c := Case{Profile: p, Policy: line.policy, Payload: payload, Count: 1, MinPulseSend: line.other, MinPulseReceive: line.other}
+			if line.send {
+				c.MinPulseSend = n
 			}
+			if line.receive {
+				c.MinPulseReceive = n
+			}
+			return c
+		})
+		if err != nil {
+			return ch, err
 		}
+		s.Points = slices.DeleteFunc(s.Points, func(p plot.Point) bool { return p.Y > limit.Microseconds() })
 		ch.Series = append(ch.Series, s)
 	}
-	return ch.SVG()
+	return ch, nil
+}
+
+func latency(f *Figures) float64 { return f.Latency.Microseconds() }
+
+// curve measures a case for each of some sizes in bytes.
+func curve(ctx context.Context, name string, sizes []int, figure func(*Figures) float64, of func(bytes int) Case) (plot.Series, error) {
+	s := plot.Series{Name: name}
+	for _, n := range sizes {
+		f, err := of(n).Measure(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.Points = append(s.Points, plot.Point{X: float64(n), Y: figure(f)})
+	}
+	return s, nil
 }
 
 // Compared are the policies that payload curves show.
 var Compared = []string{"store-and-forward", "static", "pure-cut-through", "amp", "auto"}
 
+// Curves are of policies against payload.
+type Curves struct {
+	Profile  *profile.Profile
+	Policies []string
+	Payloads []int // bytes
+}
+
 // Latencies draws latency against payload.
-func Latencies(ctx context.Context, p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
+func (o Curves) Latencies(ctx context.Context) ([]byte, error) {
 	ch := plot.Chart{
-		Title: "Latency against payload: " + p.Name,
+		Title: "Latency against payload: " + o.Profile.Name,
 		Note:  "one way, idle system, thresholds at their defaults",
 		X:     plot.Axis{Label: "payload, bytes", Zero: true, Bytes: true},
 		Y:     plot.Axis{Label: "one-way latency, us", Zero: true},
 	}
-	if payloads[len(payloads)-1] > 16384 {
-		ch.X.Zero, ch.X.Log2 = false, true
-	}
-	return curves(ctx, ch, p, policies, payloads, 1, func(f *Figures) float64 { return f.Latency.Microseconds() })
+	return o.draw(ctx, ch, 1, latency)
 }
 
-// curves draws a chart with a figure of streams of count payloads for each policy.
-func curves(ctx context.Context, ch plot.Chart, p *profile.Profile, policies []string, payloads []int, count int, figure func(*Figures) float64) ([]byte, error) {
-	for _, policy := range policies {
-		s := plot.Series{Name: policy}
-		for _, n := range payloads {
-			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: count, Warmup: -1}.Measure(ctx)
-			if err != nil {
-				return nil, err
-			}
-			s.Points = append(s.Points, plot.Point{X: float64(n), Y: figure(f)})
+// draw draws a chart with a figure of streams of count payloads for each policy.
+func (o Curves) draw(ctx context.Context, ch plot.Chart, count int, figure func(*Figures) float64) ([]byte, error) {
+	for _, policy := range o.Policies {
+		s, err := curve(ctx, policy, o.Payloads, figure, func(n int) Case {
+			return Case{Profile: o.Profile, Policy: policy, Payload: n, Count: count, Warmup: -1}
+		})
+		if err != nil {
+			return nil, err
 		}
 		ch.Series = append(ch.Series, s)
 	}
@@ -216,18 +262,18 @@ func curves(ctx context.Context, ch plot.Chart, p *profile.Profile, policies []s
 
 // Bandwidths draws bandwidth against payload, with what the bus alone would carry
 // behind it.
-func Bandwidths(ctx context.Context, p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
+func (o Curves) Bandwidths(ctx context.Context) ([]byte, error) {
 	ch := plot.Chart{
-		Title: "Bandwidth against payload: " + p.Name,
+		Title: "Bandwidth against payload: " + o.Profile.Name,
 		Note:  fmt.Sprintf("streams of %d payloads; grey: transfers of that size over the bus alone", streamFrames),
 		X:     plot.Axis{Label: "payload, bytes", Log2: true, Bytes: true},
 		Y:     plot.Axis{Label: "bandwidth, MB/s", Zero: true},
 		Series: []plot.Series{
-			{Name: "bus, reading", Behind: true, Points: busCurve(p.Sender.Read, payloads)},
-			{Name: "bus, writing", Behind: true, Points: busCurve(p.Receiver.Write, payloads)},
+			{Name: "bus, reading", Behind: true, Points: busCurve(o.Profile.Sender.Read, o.Payloads)},
+			{Name: "bus, writing", Behind: true, Points: busCurve(o.Profile.Receiver.Write, o.Payloads)},
 		},
 	}
-	return curves(ctx, ch, p, policies, payloads, streamFrames, func(f *Figures) float64 { return f.Bandwidth })
+	return o.draw(ctx, ch, streamFrames, func(f *Figures) float64 { return f.Bandwidth })
 }
 
 func busCurve(c profile.Cost, payloads []int) []plot.Point {

@@ -28,7 +28,6 @@ type Goal struct {
 	Best      profile.Time `json:"best_us"`                                 // lowest latency that search finds
 	Auto      profile.Time `json:"auto_us"`                                 // latency after Learning frames, or ChangeFrames after the change
 	Gap       float64      `json:"gap_percent"`                             // from Best to Auto
-	Sender    float64      `json:"sender_gap_percent,omitempty"`            // part of Gap: auto's netTx pulses with the best answer to them
 	Stream    float64      `json:"stream_over_store_and_forward,omitempty"` // bandwidth of a stream
 	Bus       float64      `json:"bus_over_amp,omitempty"`                  // time on the buses at light load
 }
@@ -44,17 +43,12 @@ func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error
 	if err != nil {
 		return nil, err
 	}
-	auto, err := Case{Profile: p, Policy: "auto", Payload: payload, Count: 1, Warmup: -1, Log: true}.Measure(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := search.Answer(ctx, p, payload, auto.Log)
+	auto, err := Case{Profile: p, Policy: "auto", Payload: payload, Count: 1, Warmup: -1}.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
 	g := &Goal{Profile: p.Name, Payload: payload, Best: min(best.Latency, auto.Latency), Auto: auto.Latency}
-	// What no receiver could have made up for.
-	g.Gap, g.Sender = g.gap(auto.Latency), g.gap(min(answer.Latency, auto.Latency))
+	g.Gap = g.gap(auto.Latency)
 	ratio := func(over string, gap profile.Time, figure func(*Figures) float64) (float64, error) {
 		var v [2]float64
 		for i, policy := range []string{"auto", over} {
@@ -69,7 +63,7 @@ func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error
 	if g.Stream, err = ratio("store-and-forward", 0, func(f *Figures) float64 { return f.Bandwidth }); err != nil {
 		return nil, err
 	}
-	light := min(4*auto.Latency, virtual.MaxGap)
+	light := min(4*auto.Latency, profile.Micros(1e6))
 	g.Bus, err = ratio("amp", light, func(f *Figures) float64 { return float64(f.Busy) })
 	return g, err
 }

@@ -4,10 +4,8 @@ package report
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -31,7 +29,16 @@ type Case struct {
 	Bidirectional   bool
 	Warmup          int // frames before; -1 = Learning for "auto", none for others
 	Log             bool
-	LogCosts        bool // the firmware keeps the papers' DMA log
+	LogCosts        bool    // the firmware keeps the papers' DMA log
+	BlockCopy       float64 // share of the bus that a copy takes from the first hostTx
+
+	Server profile.Time  // of a fetch: between request and page
+	Trunk  virtual.Trunk // of OnTrunk and Trunks
+	Window profile.Time  // of Rates
+	Others []int         // of Thresholds: those of the other side
+
+	Recorded []dmalog.Record // a live device's log, to draw instead of a run
+	Source   string          // what a picture says of it; empty = there is none
 }
 
 // Figures hold what was measured.
@@ -46,9 +53,6 @@ type Figures struct {
 
 // Plan returns the policy of a case.
 func (c *Case) Plan(ctx context.Context) (pipeline.Plan, error) {
-	if err := c.check(); err != nil {
-		return pipeline.Plan{}, err
-	}
 	if c.Policy == "optimal" {
 		r, err := search.Optimal(ctx, c.Profile, c.Payload)
 		if err != nil {
@@ -58,22 +62,6 @@ func (c *Case) Plan(ctx context.Context) (pipeline.Plan, error) {
 	}
 	p := pipeline.Parameters{MinPulseSend: c.MinPulseSend, MinPulseReceive: c.MinPulseReceive}
 	return pipeline.ByName(c.Policy, p)
-}
-
-// check refuses thresholds above the frame.
-func (c *Case) check() error {
-	if c.Payload < 1 || c.Payload > pipeline.MaxFrame {
-		return &option.Error{Option: "--payload", Value: fmt.Sprint(c.Payload), Allowed: fmt.Sprintf("1 to %d bytes", pipeline.MaxFrame)}
-	}
-	for _, side := range []struct {
-		option string
-		value  int
-	}{{"--minpulse-send", c.MinPulseSend}, {"--minpulse-recv", c.MinPulseReceive}} {
-		if side.value < 0 || side.value > c.Payload {
-			return &option.Error{Option: side.option, Value: fmt.Sprint(side.value), Allowed: fmt.Sprintf("1 to %d bytes, the payload", c.Payload)}
-		}
-	}
-	return nil
 }
 
 // Measure runs a lone frame and a stream.
@@ -109,6 +97,9 @@ func (c *Case) lone(plan pipeline.Plan) virtual.Options {
 			o.Warmup = Learning
 		}
 	}
+	if c.BlockCopy > 0 {
+		o.Changes = virtual.BesideCopy(o.Warmup, c.BlockCopy)
+	}
 	return o
 }
 
@@ -121,18 +112,31 @@ type Fetch struct {
 	Control []dmalog.Record `json:"-"` // the control message ahead of the page
 }
 
-// Fetch runs a lone fetch of Payload bytes, from a server that takes server for it. Pages
-// go from the profile's sender to its receiver.
-func (c Case) Fetch(ctx context.Context, server profile.Time) (*Fetch, error) {
+// Fetch runs a lone fetch of Payload bytes. Pages go from the profile's sender to its receiver.
+func (c Case) Fetch(ctx context.Context) (*Fetch, error) {
 	plan, err := c.Plan(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o := c.lone(plan)
-	o.Fetch, o.Server, o.Log = true, server, true
+	o.Log = true
 	r, err := virtual.Run(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Fetch{Whole: r.Fetched, Request: r.Request, Page: r.Latency, Log: r.Log, Control: r.Control}, nil
+	f := &Fetch{Page: r.Latency, Log: r.Log, Control: r.Control}
+	request, asked := o.Request()
+	posted := request + c.Server
+	f.Request, f.Whole = request, posted+r.Latency
+	for _, records := range [][]dmalog.Record{f.Log, f.Control} {
+		for i := range records {
+			records[i].Start += int64(posted)
+			records[i].End += int64(posted)
+		}
+	}
+	for _, one := range asked {
+		one.Flow = 1
+		f.Log = append(f.Log, one)
+	}
+	return f, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
@@ -63,20 +64,21 @@ func platform(ctx context.Context, p *profile.Profile, progress func() error) (p
 	var pictures []picture
 	for _, policy := range flowPolicies {
 		pictures = append(pictures, picture{"Six payloads of 8 KiB under policy " + policy + ".", func() ([]byte, error) {
-			return FlowGraph(ctx, Case{Profile: p, Policy: policy, Payload: pagePayload, Count: 6, Warmup: -1}, nil, "")
+			return Case{Profile: p, Policy: policy, Payload: pagePayload, Count: 6, Warmup: -1}.Flow(ctx)
 		}})
 	}
 	pictures = append(pictures,
-		picture{"Latency of 8 KiB against the threshold of either side and of both.", func() ([]byte, error) { return Thresholds(ctx, p, pagePayload) }},
-		picture{"Latency against payload.", func() ([]byte, error) { return Latencies(ctx, p, Compared, latencyPayloads) }},
-		picture{"Bandwidth of streams against payload, with what the bus alone would carry.", func() ([]byte, error) { return Bandwidths(ctx, p, Compared, bandwidthPayloads) }},
+		picture{"Latency of 8 KiB against the threshold of either side and of both.", func() ([]byte, error) { return Case{Profile: p, Payload: pagePayload}.Thresholds(ctx) }},
+		picture{"Latency against payload.", func() ([]byte, error) { return Curves{p, Compared, latencyPayloads}.Latencies(ctx) }},
+		picture{"Bandwidth of streams against payload, with what the bus alone would carry.", func() ([]byte, error) { return Curves{p, Compared, bandwidthPayloads}.Bandwidths(ctx) }},
 		picture{"What each engine moves while an AMP stream of 8 KiB payloads starts and settles.", func() ([]byte, error) {
 			c := Case{Profile: p, Policy: "amp", Payload: pagePayload, Count: 20, Warmup: -1}
 			lone, err := c.Measure(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return Rates(ctx, c, nil, "", lone.Latency/2)
+			c.Window = lone.Latency / 2
+			return c.Rates(ctx)
 		}})
 	for _, pic := range pictures {
 		svg, err := pic.draw()
@@ -126,15 +128,15 @@ func comparison(ctx context.Context, rows []published.Row) (plot.Section, error)
 		return plot.Section{}, err
 	}
 	t := plot.Table{Caption: "Published figures and what the model computes for them.",
-		Header: []string{"id", "source", "figure", "published", "computed", "error", "unit"}}
+		Header: []string{"id", "source", "figure", "published", "computed", "to", "error, %", "unit"}}
 	left := 0
 	for _, l := range lines {
-		if l.Kind() == published.NotModelled {
+		if l.Kind == published.NotModelled {
 			left++
 			continue
 		}
-		t.Rows = append(t.Rows, []string{l.ID, l.Source, strings.TrimSuffix(l.Quantity+"; "+l.Condition, "; "), l.Published(),
-			l.Result(), l.Percent(), l.Unit})
+		t.Rows = append(t.Rows, []string{l.ID, l.Source, strings.TrimSuffix(l.Quantity+"; "+l.Condition, "; "), string(l.Bound) + l.Value,
+			command.Word(l.Computed), command.Word(l.Highest), command.Word(l.Error), l.Unit})
 	}
 	s := published.Summarise(lines, func(published.Line) bool { return true })
 	text := fmt.Sprintf("Over %d computed times and bandwidths the mean error is %.2f %% and the greatest %.2f %% (%s). %d rows are not modelled.",

@@ -60,7 +60,11 @@ func (o Projection) Run(ctx context.Context) ([]Projected, error) {
 }
 
 // Draw draws the reduction of latency against the link, a curve for each bus.
-func (o Projection) Draw(rows []Projected) ([]byte, error) {
+func (o Projection) Draw(ctx context.Context) ([]byte, error) {
+	rows, err := o.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ch := plot.Chart{
 		Title: "Projection: " + o.Policy + " against store and forward",
 		Note:  fmt.Sprintf("%d bytes, one way, idle system; overheads, firmware and hosts as they are", o.Payload),

@@ -4,32 +4,27 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
-	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 func TestPageIsCompleteAndRepeatable(t *testing.T) {
-	p, err := profile.Hosts.Load("p6-natoma")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(profile.Hosts.Load("p6-natoma"))(t)
 	rows, err := published.Read(strings.NewReader(published.Columns+"\nr1,s,q,c,59,MB/s,,stream bandwidth,alcor,store-and-forward,8192,,,,\n"+
 		"r2,s,quantity,,50,MB/s,>,stream bandwidth,alcor,store-and-forward,8192,,,,\n"), "r.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	steps := 0
 	o := report.PageOptions{Profiles: []*profile.Profile{p}, Published: rows, Progress: func() error { steps++; return nil }}
-	page, err := report.Page(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(report.Page(context.Background(), o))(t)
 	if n := bytes.Count(page, []byte("<svg ")); n != report.PageSteps(o) || n != steps {
 		t.Errorf("%d pictures, %d steps, %d announced", n, steps, report.PageSteps(o))
 	}
@@ -38,39 +33,52 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 			t.Errorf("the page has no %s", want)
 		}
 	}
-	again, err := report.Page(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(page, again) {
-		t.Error("two pages differ")
-	}
+	should.Same(t, page, must.Get(report.Page(context.Background(), o))(t), "two pages differ")
 	stop := errors.New("stop")
 	o.Progress = func() error { return stop }
-	if _, err := report.Page(context.Background(), o); !errors.Is(err, stop) {
-		t.Errorf("progress failed, the page gives %v", err)
+	should.Refuse(report.Page(context.Background(), o))(t, stop, "progress failed, the page gives")
+}
+
+// TestFetchAxis: the axis of a fetched page ends at the figure that its note gives, and each
+// engine that is named has a transfer.
+func TestFetchAxis(t *testing.T) {
+	c := report.Case{Profile: load(t, "p6-natoma"), Policy: "amp", Payload: 8192}
+	f := must.Get(c.Fetch(t.Context()))(t)
+	svg := must.Get(c.Page(t.Context()))(t)
+	// The picture is 858 wide between its axis' ends; a tick tells how much of that is 100 us.
+	tick := regexp.MustCompile(`<text x="([0-9.]+)" y="[0-9.]+" text-anchor="middle">100</text>`).FindSubmatch(svg)
+	if tick == nil {
+		t.Fatalf("no tick at 100 us in %s", svg)
+	}
+	var x float64
+	must.Get(fmt.Sscan(string(tick[1]), &x))(t)
+	if end := 858 / (x - 118) * 100; end < 0.998*f.Whole.Microseconds() || end > 1.002*f.Whole.Microseconds() {
+		t.Errorf("the axis ends at %.1f us, the page is there after %.1f", end, f.Whole.Microseconds())
+	}
+	for _, idle := range []string{"hostTx, request", "hostRcv, request"} {
+		if strings.Contains(string(svg), idle) {
+			t.Errorf("a row for %s, which moves nothing", idle)
+		}
 	}
 }
 
-func TestBadCases(t *testing.T) {
-	p, err := profile.Hosts.Load("alcor")
-	if err != nil {
-		t.Fatal(err)
+// TestPauses: of a log with pauses, the stretch with the most transfers is drawn, wide enough
+// for the numbers of packets.
+func TestPauses(t *testing.T) {
+	const us = 1_000_000
+	var log []dmalog.Record
+	for packet := range int64(5) {
+		log = append(log, dmalog.Record{Packet: int(packet), Engine: dmalog.HostTx, Start: packet * 10 * us, End: (packet*10 + 9) * us, Bytes: 64})
 	}
-	for name, c := range map[string]struct {
-		c    report.Case
-		want error
-		says string
-	}{
-		"threshold above the frame": {report.Case{Profile: p, Policy: "amp", Payload: 100, Count: 1, MinPulseSend: 101}, option.ErrBad, "--minpulse-send"},
-		"negative threshold":        {report.Case{Profile: p, Policy: "amp", Payload: 100, Count: 1, MinPulseReceive: -1}, option.ErrBad, "--minpulse-recv"},
-		"zero-length frame":         {report.Case{Profile: p, Policy: "amp", Count: 1}, option.ErrBad, "--payload"},
-		"no frames":                 {report.Case{Profile: p, Policy: "amp", Payload: 100}, option.ErrBad, "count"},
-		"unknown policy":            {report.Case{Profile: p, Policy: "best", Payload: 100, Count: 1}, pipeline.ErrUnknownPolicy, "store-and-forward"},
-		"optimal of a huge frame":   {report.Case{Profile: p, Policy: "optimal", Payload: 1 << 22, Count: 1}, option.ErrBad, "1048576"},
-	} {
-		if _, err := c.c.Measure(context.Background()); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+	whole, err := report.Case{Recorded: log, Source: "DMA log a"}.Flow(t.Context())
+	if err != nil || !strings.Contains(string(whole), ">DMA log a: 5 transfers<") || !strings.Contains(string(whole), ">4</text>") {
+		t.Errorf("without a pause: %v, %s", err, whole)
+	}
+	for _, at := range []int64{100_000 * us, 7_000_000 * us} {
+		log = append(log, dmalog.Record{Packet: 6, Engine: dmalog.NetTx, Start: at, End: at + us, Bytes: 64})
+	}
+	svg, err := report.Case{Recorded: log, Source: "DMA log a"}.Flow(t.Context())
+	if err != nil || !strings.Contains(string(svg), "DMA log a: 7 transfers in 7000001 us; drawn are 5 of them, between pauses") || !strings.Contains(string(svg), ">4</text>") {
+		t.Errorf("with pauses: %v, %s", err, svg)
 	}
 }

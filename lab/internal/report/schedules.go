@@ -7,7 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/lab/internal/search"
 )
 
 // fixedStep is the distance of the fixed pulses that are tried, in bytes.
@@ -32,7 +31,8 @@ func bestFixed(ctx context.Context, p *profile.Profile, payload int) (Case, erro
 
 // Schedules draws a lone payload under store and forward, under the best fixed pulse and under
 // the best variable schedule, over one axis of time (patent, figures 7A to 7C).
-func Schedules(ctx context.Context, p *profile.Profile, payload int) ([]byte, error) {
+func (c Case) Schedules(ctx context.Context) ([]byte, error) {
+	p, payload := c.Profile, c.Payload
 	fixed, err := bestFixed(ctx, p, payload)
 	if err != nil {
 		return nil, err
@@ -71,6 +71,3 @@ func Schedules(ctx context.Context, p *profile.Profile, payload int) ([]byte, er
 	b.Note = b.Note[:len(b.Note)-1]
 	return b.SVG()
 }
-
-// MaxScheduled is the longest payload whose best schedule is computed, in bytes.
-const MaxScheduled = search.MaxPayload

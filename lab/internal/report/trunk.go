@@ -17,21 +17,21 @@ type Shared struct {
 }
 
 // onTrunk runs a case's stream from each sender of a trunk.
-func (c Case) onTrunk(ctx context.Context, t virtual.Trunk) (*virtual.Result, error) {
+func (c Case) onTrunk(ctx context.Context) (*virtual.Result, error) {
 	plan, err := c.Plan(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o := c.lone(plan)
-	o.Count, o.Gap, o.Random, o.Log, o.Trunk = c.Count, c.Gap, c.Random, c.Log, &t
+	o.Count, o.Gap, o.Random, o.Log, o.Trunk = c.Count, c.Gap, c.Random, c.Log, &c.Trunk
 	return virtual.Run(ctx, o)
 }
 
-// OnTrunk says what each sender of a trunk comes to under each policy.
-func (c Case) OnTrunk(ctx context.Context, policies []string, t virtual.Trunk) ([]Shared, error) {
+// OnTrunk says what each sender of a trunk comes to in each case.
+func OnTrunk(cases []Case, ctx context.Context) ([]Shared, error) {
 	var rows []Shared
-	for _, c.Policy = range policies {
-		r, err := c.onTrunk(ctx, t)
+	for _, c := range cases {
+		r, err := c.onTrunk(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -42,10 +42,11 @@ func (c Case) OnTrunk(ctx context.Context, policies []string, t virtual.Trunk) (
 	return rows, nil
 }
 
-// TrunkGraph draws the senders' engines, and who holds the trunk.
-func (c Case) TrunkGraph(ctx context.Context, t virtual.Trunk) ([]byte, error) {
+// Trunks draws the senders' engines, and who holds the trunk.
+func (c Case) Trunks(ctx context.Context) ([]byte, error) {
+	t := c.Trunk
 	c.Log = true
-	r, err := c.onTrunk(ctx, t)
+	r, err := c.onTrunk(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,11 @@
+// Package scaling measures how the cost of a message grows with the number of
+// VIs, completion queues and registered regions, and how much memory each of them takes.
 package scaling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
@@ -13,32 +13,12 @@ import (
 
 // Plan holds what to measure, and how much of it.
 type Plan struct {
-	Curves []string `flag:"curves" split:"comma" help:"which to measure (default all): {curves}"`
-	// MostVIs, MostRegions and MostBytes end the curves: 1 to 8192, 1 to 1,000,000
-	// and 0 to 16 MiB.
-	MostVIs     int `flag:"max-vis" default:"4096" help:"largest number of VIs"`
-	MostRegions int `flag:"max-regions" default:"100000" help:"largest number of regions at each NIC"`
-	MostBytes   int
-	// For is at least a millisecond.
-	For time.Duration `flag:"duration" default:"300ms" help:"how long to measure each point, about"`
-	// Cores of the two processes of the sizes; the first is also that of all else.
-	// None to pin nothing.
-	Cores []int
-	// Progress, if not nil, is called after each of Steps points.
-	Progress bench.Progress
+	bench.Local `override:"duration" default:"300ms" help:"how long to measure each point, about"`
+	Curves      []string `flag:"curves" split:"comma" help:"which to measure (default all): {curves}"`
+	// MostVIs and MostRegions end the curves.
+	MostVIs     int `flag:"max-vis" default:"4096" range:"1..8192" help:"largest number of VIs"`
+	MostRegions int `flag:"max-regions" default:"100000" range:"1..1000000" help:"largest number of regions at each NIC"`
 }
-
-// Limits of a Plan.
-const (
-	mostVIs     = 8192
-	mostRegions = 1_000_000
-	mostBytes   = 16 << 20
-	leastTime   = time.Millisecond
-	mostTime    = time.Minute
-)
-
-// ErrPlan is wrapped by the errors about a Plan that cannot be carried out.
-var ErrPlan = errors.New("bad plan")
 
 // Result is all that was measured.
 type Result struct {
@@ -46,130 +26,139 @@ type Result struct {
 	Memory []Memory `json:"memory"`
 }
 
+// Curve says how one cost depends on one number.
+type Curve struct {
+	Name   string  `json:"name"`
+	What   string  `json:"what"`
+	Of     string  `json:"of" help:"what is counted, in the singular"`
+	Unit   string  `json:"unit"`
+	Points []Point `json:"points"`
+	Growth Growth  `json:"growth"`
+}
+
+// Point of a curve.
+type Point struct {
+	// N is the number of something.
+	N int `json:"n"`
+	// Value is the median, in the curve's unit; Low and High are the quartiles.
+	Value bench.Figure `json:"value"`
+	Low   bench.Figure `json:"low"`
+	High  bench.Figure `json:"high"`
+}
+
+// Memory holds what one more of something takes at one NIC, found by difference over many.
+type Memory struct {
+	Of    string `json:"of"`
+	Count int    `json:"count" help:"how many were made"`
+	bench.Memory
+}
+
+// Bytes of the messages.
+const Bytes = 64
+
+// sharers is the number of VIs that share the CQs in the curve of these, at most.
+const sharers = 1024
+
+var viCounts = []int{1, 4, 16, 64, 256, 1024, 4096}
+
+// curves are the rows of what is measured. n counts what a curve is of, from 1 to most.
+var curves = []struct {
+	name, what, of string
+	counts         []int
+	most           func(*Plan) int
+	// task has messages with n of them.
+	task func(p *Plan, t *bench.Task, n int)
+	// makes describes the creation of one more object, if its time is a curve too.
+	makes string
+	// memory names the objects whose memory the last task measures; empty if it measures none.
+	memory string
+}{
+	{"vis", "message, VIs taking turns", "VI", viCounts, (*Plan).vis,
+		func(_ *Plan, t *bench.Task, n int) { t.VIs = n }, "creating and connecting one more VI", ""},
+	{"idle-vis", "message on one VI, the others idle", "VI", viCounts, (*Plan).vis,
+		func(_ *Plan, t *bench.Task, n int) { t.Unused = n - 1 }, "", "VI, connected, queues of 2"},
+	{"shared-cq", "message, VIs taking turns, one CQ for all", "VI", viCounts, (*Plan).vis,
+		func(_ *Plan, t *bench.Task, n int) { t.VIs, t.CQs = n, 1 }, "", ""},
+	{"cqs", "message, VIs that share CQs", "CQ", viCounts, (*Plan).sharers,
+		func(p *Plan, t *bench.Task, n int) { t.VIs, t.CQs = p.sharers(), n }, "", "CQ"},
+	{"regions", "message between regions picked at random", "region", []int{1, 10, 100, 1_000, 10_000, 100_000}, (*Plan).regions,
+		func(_ *Plan, t *bench.Task, n int) { t.Regions = n }, "registering one more region", "region"},
+}
+
+func (p *Plan) vis() int     { return p.MostVIs }
+func (p *Plan) sharers() int { return min(sharers, p.MostVIs) }
+func (p *Plan) regions() int { return p.MostRegions }
+
 // Names returns what Plan.Curves can ask for.
 func Names() (names []string) {
-	for _, c := range new(Plan).curves(nil) {
+	for _, c := range curves {
 		names = append(names, c.name)
 	}
 	return names
 }
 
-// Validate checks a Plan. Errors wrap ErrPlan.
-func (p *Plan) Validate() error {
-	bad := func(what string, is any, low, high any) error {
-		return fmt.Errorf("%w: %s %v (%v to %v)", ErrPlan, what, is, low, high)
-	}
-	names := Names()
-	for _, c := range p.Curves {
-		if !slices.Contains(names, c) {
-			return fmt.Errorf("%w: curve %q (%s)", ErrPlan, c, strings.Join(names, ", "))
-		}
-	}
-	switch {
-	case p.MostVIs < 1 || p.MostVIs > mostVIs:
-		return bad("number of VIs", p.MostVIs, 1, mostVIs)
-	case p.MostRegions < 1 || p.MostRegions > mostRegions:
-		return bad("number of regions", p.MostRegions, 1, mostRegions)
-	case p.MostBytes < 0 || p.MostBytes > mostBytes:
-		return bad("message size", p.MostBytes, 0, mostBytes)
-	case p.For < leastTime || p.For > mostTime:
-		return bad("duration", p.For, leastTime, mostTime)
-	}
-	return nil
-}
+// Validate checks the names of the curves. An error wraps bench.ErrSpec.
+func (p *Plan) Validate() error { return bench.EachOf("curve", p.Curves, Names()) }
 
-// core is where one process measures, -1 for anywhere.
-func (p *Plan) core() int {
-	if len(p.Cores) == 0 {
-		return -1
-	}
-	return p.Cores[0]
-}
-
+// asks says whether a curve is asked for; all are if none is named.
 func (p *Plan) asks(name string) bool { return len(p.Curves) == 0 || slices.Contains(p.Curves, name) }
 
-// curve holds what a Plan can ask for: its name, how many steps it takes, and how it is measured.
-type curve struct {
-	name  string
-	steps int
-	run   func(context.Context) error
-}
-
-// curves puts what it measures into r.
-func (p *Plan) curves(r *Result) []curve {
-	add := func(name, what, of, unit string, points []Point) {
-		r.Curves = append(r.Curves, Curve{name, what, of, unit, points, Grow(points)})
-	}
-	vis, sizes := len(upTo(viCounts, p.MostVIs)), 0
-	for _, n := range sizeCounts {
-		if n <= p.MostBytes {
-			sizes++
-		}
-	}
-	turns := func(name, what string, way turning, setup bool) curve {
-		return curve{name, vis, func(ctx context.Context) error {
-			costs, making, err := p.vis(ctx, way)
-			add(name, what, "VI", "ns", costs)
-			if setup {
-				add(name+"-setup", "creating and connecting one more VI", "VI", "us", making)
-			}
-			return err
-		}}
-	}
-	latencies := func(wire, over string) curve {
-		return curve{"sizes-" + wire, sizes, func(ctx context.Context) error {
-			costs, err := p.sizes(ctx, wire)
-			add("sizes-"+wire, "one-way latency over "+over, "byte", "us", costs)
-			return err
-		}}
-	}
-	return []curve{
-		turns("vis", "message, VIs taking turns", inTurn, true),
-		turns("idle-vis", "message on one VI, the others idle", oneOnly, false),
-		turns("shared-cq", "message, VIs taking turns, one CQ for all", sharedCQ, false),
-		{"cqs", len(upTo(viCounts, min(sharers, p.MostVIs))), func(ctx context.Context) error {
-			costs, err := p.cqs(ctx)
-			add("cqs", fmt.Sprintf("message, %d VIs that share CQs", min(sharers, p.MostVIs)), "CQ", "ns", costs)
-			return err
-		}},
-		{"regions", len(upTo(regionCounts, p.MostRegions)), func(ctx context.Context) error {
-			costs, setup, err := p.regions(ctx)
-			add("regions", "message between regions picked at random", "region", "ns", costs)
-			add("regions-setup", "registering one more region", "region", "us", setup)
-			return err
-		}},
-		latencies("memory", "a memory wire"),
-		latencies("shm", "shm, two processes"),
-		{"memory", 3, func(ctx context.Context) (err error) {
-			r.Memory, err = p.memory(ctx)
-			return err
-		}},
-	}
-}
-
-// Steps is the number of times that Progress is called.
+// Steps is the number of times that progress is called.
 func (p *Plan) Steps() (total int) {
-	for _, c := range p.curves(nil) {
+	for _, c := range curves {
 		if p.asks(c.name) {
-			total += c.steps
+			total += len(upTo(c.counts, c.most(p)))
 		}
 	}
 	return total
 }
 
-// Run measures.
-func (p *Plan) Run(ctx context.Context) (r Result, err error) {
-	if err := p.Validate(); err != nil {
-		return r, err
-	}
+// Run measures what a valid Plan asks for. With an error it returns what was measured before.
+func (p *Plan) Run(ctx context.Context, progress bench.Progress) (r Result, err error) {
 	r.Curves, r.Memory = []Curve{}, []Memory{}
-	for _, c := range p.curves(&r) {
+	task := bench.NewTask(bench.Latency, "memory", Bytes, p.For, nil)
+	task.Window = 2
+	if core := p.Core(); core >= 0 {
+		task.Cores = []int{core}
+	}
+	for i := range curves {
+		c := &curves[i]
 		if !p.asks(c.name) {
 			continue
 		}
-		if err := bench.OnCore(ctx, p.core(), func() error { return c.run(ctx) }); err != nil {
-			return r, fmt.Errorf("curve %s: %w", c.name, err)
+		var costs, making []Point
+		var s bench.Side
+		for _, n := range upTo(c.counts, c.most(p)) {
+			t := task
+			c.task(p, &t, n)
+			m, err := bench.Run(ctx, t)
+			if err != nil {
+				return r, fmt.Errorf("curve %s, %d: %w", c.name, n, err)
+			}
+			progress.Step()
+			s = m.Source
+			at := func(percent float64) bench.Figure { return bench.Figure(1e3 * s.Percentile(percent)) }
+			costs = append(costs, Point{n, at(50), at(25), at(75)})
+			each := bench.Figure(s.Made) / bench.Figure(time.Microsecond)
+			making = append(making, Point{n, each, each, each})
+		}
+		r.Curves = append(r.Curves, Curve{c.name, c.what, c.of, "ns", costs, Grow(costs)})
+		if c.makes != "" {
+			r.Curves = append(r.Curves, Curve{c.name + "-setup", c.makes, c.of, "us", making, Grow(making)})
+		}
+		if c.memory != "" {
+			r.Memory = append(r.Memory, Memory{c.memory, c.most(p), s.Used})
 		}
 	}
 	return r, nil
+}
+
+// upTo returns the counts up to most, and most.
+func upTo(counts []int, most int) (r []int) {
+	for _, n := range counts {
+		if n < most {
+			r = append(r, n)
+		}
+	}
+	return append(r, most)
 }

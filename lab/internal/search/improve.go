@@ -8,11 +8,11 @@ const rounds = 6
 // improveSend moves each boundary between netTx pulses, and drops pulses, as long
 // as latency falls.
 func (s *searcher) improveSend() error {
-	return s.improve(func() []pipeline.Step { return s.best.Send }, []int{-512, -128, -32, 32, 128, 512}, true, s.try)
+	return s.improve(func() []pipeline.Step { return s.best.Send }, []int{-512, -128, -32, 32, 128, 512}, true,
+		func(steps []pipeline.Step) error { return s.keep(steps, s.best.Receive) })
 }
 
-// improveReceive moves the boundaries of the hostRcv steps, whose programming is exact
-// only as far as the processor serves one decision at a time.
+// improveReceive moves the boundaries of the hostRcv steps.
 func (s *searcher) improveReceive() error {
 	return s.improve(func() []pipeline.Step { return s.best.Receive }, []int{-128, -32, -8, 8, 32, 128}, false,
 		func(steps []pipeline.Step) error { return s.keep(s.best.Send, steps) })

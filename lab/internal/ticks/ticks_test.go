@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 )
 
@@ -18,7 +19,5 @@ func TestTicks(t *testing.T) {
 	if passed := ticks.Now() - before; passed == 0 || passed > 1<<50 {
 		t.Errorf("%d ticks have passed", passed)
 	}
-	if n := testing.AllocsPerRun(100, func() { ticks.Now() }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	should.Be(t, testing.AllocsPerRun(100, func() { ticks.Now() }), 0, "allocations")
 }

@@ -13,22 +13,17 @@ func (m *machine) decide(n int) {
 	c := &m.nics[n]
 	i, j := c.flow, c.job
 	c.job = noJob
-	f := &m.flows[i]
 	switch {
 	case j == startHost && c.incoming:
 		m.startHostTx(n, i)
 	case j == startHost:
 		m.startHostRcv(n, i)
-	case j == startNetTx && f.payload == 0:
-		m.startControl(n, i)
 	case j == startNetTx:
 		m.startNetTx(n, i)
 	case j == armNetRcv:
 		m.arm(i)
 	case j == workHeader:
-		if f.headers++; f.payload == 0 {
-			m.deliver(i)
-		}
+		m.flows[i].headers++
 	}
 }
 
@@ -42,28 +37,26 @@ func (m *machine) startHostTx(n, i int) {
 	m.applyChanges(i, f.started)
 	m.notes(n, m.o.Profile.NIC.LogSend)
 	f.started++
-	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
-	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
-		end: m.now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst,
+	cost := m.overBus(f.cost[dmalog.HostTx])
+	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.Now, from: m.Now + cost.Overhead,
+		end: m.Now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst,
 		queued: f.postedFrames - f.started}
-	m.at[i*flowSlots+hostTxEnd] = f.hostTx.end
+	m.Set(f.events[hostTxEnd], f.hostTx.end)
+	m.share(n)
 }
 
 func (m *machine) startNetTx(n, i int) {
 	f := &m.flows[i]
-	m.progress(f.send, f.hostTx.progress(m.now))
+	m.progress(f.send, f.hostTx.progress(m.Now))
 	f.send.SetBacklog(f.postedFrames - f.started)
 	t, ok := f.send.Next()
 	if !ok {
 		return
 	}
-	cost := m.cost(n, dmalog.NetTx, f.cost[dmalog.NetTx])
+	cost := f.cost[dmalog.NetTx]
 	view, _ := f.send.Head()
-	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead, view: view}
+	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.Now, perByte: cost.PerByte, bytes: t.Bytes, from: m.Now + cost.Overhead, view: view}
 	f.leaving, f.pulse = int(t.Frame), t
-	if f.netTx.freed = f.early && t.Last; f.netTx.freed {
-		m.finish(f.send)
-	}
 	if m.trunk != nil {
 		m.enter(i)
 	} else {
@@ -86,9 +79,7 @@ func (m *machine) depart(i int) {
 func (m *machine) flow(i int, first bool) {
 	f := &m.flows[i]
 	p := &f.netTx
-	cost := m.cost(f.to, dmalog.NetRcv, profile.Cost{PerByte: p.perByte})
-	p.perByte = cost.PerByte
-	slot := i * flowSlots
+	cost := profile.Cost{PerByte: p.perByte}
 	begin := p.from
 	if first {
 		p.first = true
@@ -100,20 +91,23 @@ func (m *machine) flow(i int, first bool) {
 		}
 		m.passes(i, begin)
 	}
+	p.began, p.flowing = p.from, true
 	p.end = p.from + cost.Bytes(p.bytes)
-	m.at[slot+netTxEnd] = max(p.end, m.now)
+	m.Set(f.events[netTxEnd], max(p.end, m.Now))
 	arrival := *p
 	arrival.from += m.o.Profile.Link.Latency
 	arrival.end += m.o.Profile.Link.Latency
 	if first {
 		f.receiveBegan = begin + m.o.Profile.Link.Latency
 		f.receiveFrom = arrival.from
-		m.at[slot+headerIn] = arrival.from
+		m.Set(f.events[headerIn], arrival.from)
 	}
 	f.wire.push(arrival)
 	if f.wire.count == 1 {
-		m.at[slot+pulseIn] = arrival.end
+		m.Set(f.events[pulseIn], arrival.end)
 	}
+	m.share(f.from)
+	m.share(f.to)
 	m.look(f.to)
 }
 
@@ -129,7 +123,7 @@ func (m *machine) arm(i int) {
 	if f.stalled && f.armed > f.leaving {
 		f.stalled = false
 		// The first bytes arrived before the receiver had armed a buffer.
-		f.netTx.from = max(f.netTx.from, m.now-m.o.Profile.Link.Latency)
+		f.netTx.from = max(f.netTx.from, m.Now-m.o.Profile.Link.Latency)
 		m.flow(i, true)
 	}
 }
@@ -142,10 +136,11 @@ func (m *machine) startHostRcv(n, i int) {
 		m.nics[n].writing = false
 		return
 	}
-	cost := m.cost(n, dmalog.HostRcv, f.cost[dmalog.HostRcv])
-	f.hostRcv = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
-		end: m.now + cost.Transfer(t.Bytes), perByte: cost.PerByte, bytes: t.Bytes}
-	m.at[i*flowSlots+hostRcvEnd] = f.hostRcv.end
+	cost := m.overBus(f.cost[dmalog.HostRcv])
+	f.hostRcv = move{active: true, decided: m.nics[n].began, issued: m.Now, from: m.Now + cost.Overhead,
+		end: m.Now + cost.Transfer(t.Bytes), perByte: cost.PerByte, bytes: t.Bytes}
+	m.Set(f.events[hostRcvEnd], f.hostRcv.end)
+	m.share(n)
 }
 
 // progress hands a progress counter to a device whose frame is still arriving.

@@ -2,71 +2,59 @@ package virtual
 
 import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/lab/internal/events"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// happen carries out one event of flow i and lets the NICs concerned look for
-// work.
-func (m *machine) happen(i, what int) {
-	f := &m.flows[i]
-	from, to := f.from, f.to
-	switch what {
-	case posted:
-		f.postedFrames++
-		m.post(i)
-		m.look(from)
-	case breakIn:
-		m.breakOff(i)
-		m.look(to)
-	case hostTxEnd:
-		m.endHostTx(i)
-		m.look(from)
-	case netTxEnd:
-		m.endNetTx(i)
-		m.look(from)
-	case headerIn:
-		if f.payload == 0 {
-			m.controlArrived(i)
-		} else {
-			m.ahead(dmalog.Record{Packet: f.headersCame, Flow: i, Engine: dmalog.NetRcv, Start: int64(f.receiveBegan), End: int64(m.now)})
+// schedule makes the events: those of each flow, after which the NICs concerned look for work; one of each NIC, whose
+// processor has made its decision; and one of a trunk's watchdog.
+func (m *machine) schedule() {
+	for i := range m.flows {
+		f := &m.flows[i]
+		from, to := func() { m.look(f.from) }, func() { m.look(f.to) }
+		for kind, happens := range [kinds][]func(){
+			posted:    {func() { f.postedFrames++ }, func() { m.post(i) }, from},
+			breakIn:   {func() { m.breakOff(i) }, to},
+			hostTxEnd: {func() { m.endHostTx(i) }, from},
+			netTxEnd:  {func() { m.endNetTx(i) }, from},
+			headerIn:  {func() { m.headerCame(i) }, to},
+			// The wire may have been full.
+			pulseIn:      {func() { m.endPulse(i) }, to, from},
+			hostRcvEnd:   {func() { m.endHostRcv(i) }, to},
+			hostTxNoted:  {func() { m.nics[f.from].reading = false }, func() { m.progress(f.send, f.length(f.started-1)) }, from},
+			netRcvNoted:  {func() { f.receiving = false }, func() { m.progress(f.receive, f.length(f.armed-1)) }, to},
+			netTxReady:   {from},
+			hostRcvReady: {to},
+		} {
+			f.events[kind] = events.NewEvent(i*kinds+kind, happens...)
 		}
-		m.notes(to, m.o.Profile.NIC.LogReceive)
-		f.headersCame++
-		m.look(to)
-	case pulseIn:
-		m.endPulse(i)
-		m.look(to)
-		m.look(from) // the wire may have been full
-	case hostRcvEnd:
-		m.endHostRcv(i)
-		m.look(to)
-	case hostTxNoted:
-		m.nics[from].reading = false
-		m.progress(f.send, f.length(f.started-1))
-		m.look(from)
-	case netRcvNoted:
-		f.receiving = false
-		m.progress(f.receive, f.length(f.armed-1))
-		m.look(to)
-	case netTxReady:
-		m.look(from)
-	case hostRcvReady:
-		m.look(to)
 	}
+	for n := range m.nics {
+		m.nics[n].decided = events.NewEvent(len(m.flows)*kinds+n, func() { m.decide(n) }, func() { m.look(n) })
+	}
+	m.watch = events.NewEvent(len(m.flows)*kinds+len(m.nics), m.watchdog)
+}
+
+// headerCame takes note of a control message that has arrived.
+func (m *machine) headerCame(i int) {
+	f := &m.flows[i]
+	m.ahead(dmalog.Record{Packet: f.headersCame, Flow: i, Engine: dmalog.NetRcv, Start: int64(f.receiveBegan), End: int64(m.Now)})
+	m.notes(f.to, m.o.Profile.NIC.LogReceive)
+	f.headersCame++
 }
 
 func (m *machine) endHostTx(i int) {
 	f := &m.flows[i]
 	c := &m.nics[f.from]
 	f.hostTx.active = false
-	m.at[i*flowSlots+hostTxNoted] = m.now + m.o.Profile.NIC.Completion
-	c.rate[dmalog.HostTx] = 0
+	m.Set(f.events[hostTxNoted], m.Now+m.o.Profile.NIC.Completion)
+	m.share(f.from)
 	if o := f.sendLearns.costs; o != nil {
 		o.ObserveArrival(f.hostTx.bytes, int64(f.hostTx.end-f.hostTx.from))
 	}
 	frame := f.started - 1
-	f.fetchedAt[frame%len(f.fetchedAt)] = m.now
+	f.fetchedAt[frame%len(f.fetchedAt)] = m.Now
 	if frame >= m.o.Warmup {
 		c.busy += f.hostTx.end - f.hostTx.issued
 	}
@@ -78,24 +66,19 @@ func (m *machine) endNetTx(i int) {
 	f := &m.flows[i]
 	p := &f.netTx
 	p.active = false
-	m.nics[f.from].rate[dmalog.NetTx] = 0
-	m.nics[f.to].rate[dmalog.NetRcv] = 0
-	if f.payload == 0 {
-		m.endControl(i)
-		return
-	}
+	p.flowing = false
+	m.share(f.from)
+	m.share(f.to)
 	m.observe(f.sendLearns, p.view, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
-	if !p.freed {
-		m.finish(f.send)
-	}
+	m.finish(f.send)
 	began := p.issued
-	if p.first && !m.o.Live { // a live NIC logs both as one
-		began = p.from
+	if p.first {
+		began = p.began
 		m.ahead(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
 	}
 	m.notes(f.from, m.o.Profile.NIC.LogSend)
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
-		Start: int64(began), End: int64(m.now), Bytes: p.bytes})
+		Start: int64(began), End: int64(m.Now), Bytes: p.bytes})
 	if m.trunk != nil {
 		m.passed(i)
 	}
@@ -111,15 +94,15 @@ func (m *machine) endPulse(i int) {
 	w.first = (w.first + 1) % inFlight
 	w.count--
 	if w.count > 0 {
-		m.at[i*flowSlots+pulseIn] = w.front().end
+		m.Set(f.events[pulseIn], w.front().end)
 	}
 	if w.landed == f.length(f.armed-1) {
 		m.notes(f.to, m.o.Profile.NIC.LogReceive)
-		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
+		m.Set(f.events[netRcvNoted], m.Now+m.o.Profile.NIC.Completion)
 		if o := f.receiveLearns.costs; o != nil {
 			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))
 		}
-		f.landedAt[(f.armed-1)%len(f.landedAt)] = m.now
+		f.landedAt[(f.armed-1)%len(f.landedAt)] = m.Now
 		m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
 			Start: int64(f.receiveFrom), End: int64(end), Bytes: w.landed})
 	}
@@ -131,7 +114,7 @@ func (m *machine) endHostRcv(i int) {
 	p := &f.hostRcv
 	p.active = false
 	c.writing = false
-	c.rate[dmalog.HostRcv] = 0
+	m.share(f.to)
 	m.progress(f.receive, m.arrived(i))
 	view, _ := f.receive.Head()
 	m.observe(f.receiveLearns, view, p, f.landedAt[f.delivered%len(f.landedAt)])
@@ -165,10 +148,10 @@ func (m *machine) observe(l learner, view pipeline.View, p *move, arrived profil
 	if l.costs == nil {
 		return
 	}
-	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.now - p.decided), Decision: int64(p.issued - p.decided),
+	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.Now - p.decided), Decision: int64(p.issued - p.decided),
 		Left: view.Length - view.Sent, Queued: view.Queued})
 	if l.ends != nil && view.Sent == view.Length {
-		l.ends.ObserveFrame(view.Length, int64(m.now-arrived))
+		l.ends.ObserveFrame(view.Length, int64(m.Now-arrived))
 	}
 }
 

@@ -1,7 +1,7 @@
 package virtual
 
 import (
-	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/lab/internal/events"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -16,8 +16,8 @@ func (m *machine) look(n int) {
 	}
 	for j := startHost; j < jobs; j++ {
 		if m.offer(n, j) {
-			c.began = m.now
-			m.at[m.flowCount*flowSlots+n] = max(m.now, c.notes) + m.price(n)
+			c.began = m.Now
+			m.Set(c.decided, max(m.Now, c.notes)+m.price(n))
 			return
 		}
 	}
@@ -35,8 +35,8 @@ func (m *machine) price(n int) profile.Time {
 	case c.job == workHeader:
 		return p.Packet
 	case first:
-		return p.Decision + p.LogSend // the control message has a record
-	case c.job == startHost && c.incoming, c.job == startNetTx && m.flows[c.flow].payload == 0:
+		return p.Decision + p.LogPacket
+	case c.job == startHost && c.incoming:
 		return p.Decision + p.Packet // it begins with a packet
 	}
 	return p.Decision
@@ -60,7 +60,7 @@ func (m *machine) offer(n int, j job) bool {
 		c.job, c.flow = startNetTx, out
 		return true
 	case armNetRcv:
-		if in >= m.flowCount || m.flows[in].payload == 0 || m.flows[in].armed == m.total || m.flows[in].receiving || !m.flows[in].receive.CanStart() {
+		if in >= m.flowCount || m.flows[in].armed == m.total || m.flows[in].receiving || !m.flows[in].receive.CanStart() {
 			return false
 		}
 		c.job, c.flow = armNetRcv, in
@@ -95,7 +95,7 @@ func (m *machine) offerHostTx(c *nic, i int) bool {
 		return false
 	}
 	f := &m.flows[i]
-	if f.payload == 0 || f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(f.from), true) {
+	if f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(f.from), true) {
 		return false
 	}
 	c.job, c.flow, c.incoming, c.lastHost = startHost, i, true, true
@@ -116,23 +116,19 @@ func (m *machine) offerHostRcv(c *nic, i int) bool {
 // the time when it may.
 func (m *machine) netTxReady(i int) bool {
 	f := &m.flows[i]
-	slot := i*flowSlots + netTxReady
-	m.at[slot] = never
+	m.Set(f.events[netTxReady], events.Never)
 	if f.netTx.active || f.wire.count == inFlight {
 		return false
 	}
-	if f.payload == 0 {
-		return f.started < f.postedFrames
-	}
 	f.send.SetBacklog(f.postedFrames - f.started)
-	want, ok := f.send.Threshold(f.hostTx.progress(m.now))
+	want, ok := f.send.Threshold(f.hostTx.progress(m.Now))
 	if !ok {
 		return false
 	}
 	view, _ := f.send.Head()
 	arrived := view.Arrived
 	if view.Arrived < view.Length {
-		arrived = f.hostTx.progress(m.now)
+		arrived = f.hostTx.progress(m.Now)
 		if needsEnd(f.send, view, want) {
 			return false
 		}
@@ -140,16 +136,15 @@ func (m *machine) netTxReady(i int) bool {
 	if arrived >= want {
 		return true
 	}
-	m.at[slot] = f.hostTx.reaches(want)
+	m.Set(f.events[netTxReady], f.hostTx.reaches(want))
 	return false
 }
 
 // hostRcvReady is the same question for hostRcv.
 func (m *machine) hostRcvReady(i int) bool {
 	f := &m.flows[i]
-	slot := i*flowSlots + hostRcvReady
-	m.at[slot] = never
-	if f.payload == 0 || f.hostRcv.active || f.headers <= f.delivered {
+	m.Set(f.events[hostRcvReady], events.Never)
+	if f.hostRcv.active || f.headers <= f.delivered {
 		return false
 	}
 	want, ok := f.receive.Threshold(m.arrived(i))
@@ -172,7 +167,7 @@ func (m *machine) hostRcvReady(i int) bool {
 			want = min((want+b-1)/b*b, view.Length)
 		}
 		if pulse := f.wire.front(); want-f.wire.landed <= pulse.bytes {
-			m.at[slot] = pulse.reaches(want - f.wire.landed)
+			m.Set(f.events[hostRcvReady], pulse.reaches(want-f.wire.landed))
 		}
 	}
 	return false
@@ -199,31 +194,10 @@ func (m *machine) arrived(i int) int {
 	f := &m.flows[i]
 	n := f.wire.landed
 	if f.wire.count > 0 {
-		n += f.wire.front().progress(m.now)
+		n += f.wire.front().progress(m.Now)
 	}
 	if b := m.o.Burst; b > 1 && f.armed > 0 && n < f.length(f.armed-1) {
 		n -= n % b
 	}
 	return n
-}
-
-// cost returns what a transfer of an engine costs, after NIC memory has granted
-// it a share: what the others leave, and at least an equal part.
-func (m *machine) cost(n int, e dmalog.Engine, c profile.Cost) profile.Cost {
-	memory := m.o.Profile.NIC.Memory
-	if memory == 0 {
-		return c
-	}
-	all := int64(1e12) / memory
-	left, users := all, int64(1)
-	for other, rate := range m.nics[n].rate {
-		if dmalog.Engine(other) != e && rate > 0 {
-			left -= rate
-			users++
-		}
-	}
-	left = max(left, all/users)
-	c.PerByte = max(c.PerByte, int64(1e12)/left)
-	m.nics[n].rate[e] = int64(1e12) / c.PerByte
-	return c
 }

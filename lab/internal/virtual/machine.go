@@ -1,17 +1,15 @@
 package virtual
 
 import (
-	"math"
+	"math/rand/v2"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/lab/internal/events"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-const never = profile.Time(math.MaxInt64)
-
-// What can happen next. Each flow and each NIC has one slot for each kind, which
-// holds the time of its next occurrence.
+// Kinds of what happens to a flow, by rank.
 const (
 	posted       = iota // the host has a frame ready
 	breakIn             // the end of a frame that was given up has arrived
@@ -24,11 +22,8 @@ const (
 	hostRcvReady        // enough has arrived for hostRcv
 	hostTxNoted         // the processor has taken note that hostTx ended
 	netRcvNoted         // and netRcv
-	flowSlots
+	kinds
 )
-
-// Behind the slots of the flows each NIC has one: its processor has made its decision. The
-// last is the watchdog's of a trunk.
 
 // move is a transfer under way: from is when its first byte moves, after the
 // overhead.
@@ -42,9 +37,10 @@ type move struct {
 	bytes   int
 	queued  int           // frames behind it, of hostTx
 	view    pipeline.View // of its frame, of netTx
-	freed   bool          // its frame's buffer is free, of netTx
 	burst   int           // bytes by which its progress counter grows; 0 = one by one
 	first   bool          // a control message goes ahead
+	began   profile.Time  // first byte of its payload, of netTx
+	flowing bool          // its bytes move, of netTx
 }
 
 // progress returns the bytes moved at a time: the engine's progress counter.
@@ -86,6 +82,9 @@ type wire struct {
 
 func (w *wire) front() *move { return &w.pulses[w.first] }
 
+// last is the place of the pulse that was pushed last.
+func (w *wire) last() int { return (w.first + w.count - 1) % inFlight }
+
 func (w *wire) push(m move) {
 	w.pulses[(w.first+w.count)%inFlight] = m
 	w.count++
@@ -93,12 +92,12 @@ func (w *wire) push(m move) {
 
 // flow is one direction: two devices and their engines.
 type flow struct {
-	payload  int     // bytes of each frame; zero: frames are control messages alone
+	payload  int     // bytes of each frame
 	lengths  []Frame // of frames that differ, the warm-up's first
 	from, to int     // NICs
+	events   [kinds]*events.Event
 
 	send, receive *pipeline.Device
-	early         bool // a sender's buffer is free when the last transfer of its frame begins
 	sendLearns    learner
 	receiveLearns learner
 
@@ -149,31 +148,32 @@ const (
 
 type nic struct {
 	out, in  int // flows, flowCount or more for none
+	decided  *events.Event
 	job      job
 	flow     int  // that the job is for
 	incoming bool // of startHost: hostTx rather than hostRcv
 	began    profile.Time
-	notes    profile.Time          // until when the processor writes records
-	lastHost bool                  // the last host transfer was a hostTx
-	reading  bool                  // hostTx runs
-	writing  bool                  // hostRcv runs
-	rate     [dmalog.Engines]int64 // bytes per millisecond granted from NIC memory
+	notes    profile.Time // until when the processor writes records
+	lastHost bool         // the last host transfer was a hostTx
+	reading  bool         // hostTx runs
+	writing  bool         // hostRcv runs
 	busy     profile.Time
 }
 
 type machine struct {
+	events.Clock
 	o         Options
-	now       profile.Time
-	at        []profile.Time
+	watch     *events.Event // of a trunk's watchdog
 	flows     []flow
 	nics      []nic
 	flowCount int
-	trunk     *trunk // nil: hosts are joined by a link of their own
-	total     int    // frames of each flow, warm-up included
+	trunk     *pipeline.Device // nil: hosts are joined by a link of their own
+	total     int              // frames of each flow, warm-up included
 	origin    profile.Time
 	transfers int
 	log       []dmalog.Record
 	control   []dmalog.Record
-	gaps      *gapSource
-	err       error // a device refused what happened to it
+	random    *rand.Rand // of gaps
+	holds     []Hold     // of a trunk, if it is noted
+	err       error      // a device refused what happened to it
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -30,15 +31,11 @@ func anyOptions(t *rapid.T) virtual.Options {
 		p.NIC.Memory = profile.NewCost(0, mbs("memory")).PerByte
 	}
 	payload := rapid.IntRange(1, 9000).Draw(t, "payload")
-	sizes := rapid.SliceOfN(rapid.IntRange(40, 2000), 1, 5)
 	plan, err := pipeline.ByName(rapid.SampledFrom(pipeline.PolicyNames()).Draw(t, "policy"), pipeline.Parameters{
 		MinPulseSend: rapid.IntRange(40, 3000).Draw(t, "send"), MinPulseReceive: rapid.IntRange(40, 3000).Draw(t, "receive"),
-		ScheduleSend: sizes.Draw(t, "send sizes"), ScheduleReceive: sizes.Draw(t, "receive sizes"),
 		OptimalSend: []pipeline.Step{{Wait: 20, Bytes: 200}, {Wait: 300, Bytes: 500}}, OptimalReceive: []pipeline.Step{{Wait: 150, Bytes: 400}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return virtual.Options{Profile: p, Plan: plan, Payload: payload, Count: rapid.IntRange(1, 8).Draw(t, "count"),
 		Gap: profile.Micros(us("gap", 200)), Random: rapid.Bool().Draw(t, "random"), Seed: 1,
 		Bidirectional: rapid.Bool().Draw(t, "bidirectional"), Warmup: rapid.IntRange(0, 2).Draw(t, "warm-up"), Log: true, LogCosts: rapid.Bool().Draw(t, "log costs")}
@@ -49,10 +46,7 @@ func anyOptions(t *rapid.T) virtual.Options {
 func TestEveryRunIsPossible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOptions(t)
-		r, err := virtual.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(virtual.Run(context.Background(), o))(t)
 		flows := 1
 		if o.Bidirectional {
 			flows = 2
@@ -95,9 +89,7 @@ func bytesMoveOnce(t *rapid.T, o virtual.Options, log []dmalog.Record, flow int)
 			moved[l.Packet] += l.Bytes
 		}
 		for k, n := range moved {
-			if n != o.Payload {
-				t.Fatalf("%v moved %d of %d bytes of packet %d", e, n, o.Payload, k)
-			}
+			must.Be(t, n, o.Payload, "%v moved bytes of packet %d", e, k)
 		}
 	}
 }
@@ -160,15 +152,9 @@ func TestEagerDoesNotIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOptions(t)
 		threshold := rapid.IntRange(1, 512).Draw(t, "threshold")
-		plan, err := pipeline.ByName("amp", pipeline.Parameters{MinPulseSend: threshold, MinPulseReceive: threshold})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(pipeline.ByName("amp", pipeline.Parameters{MinPulseSend: threshold, MinPulseReceive: threshold}))(t)
 		o.Plan, o.Bidirectional = plan, false
-		r, err := virtual.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(virtual.Run(context.Background(), o))(t)
 		// Between two hostRcv transfers of one frame there is never more time than the
 		// rest of the frame, or the threshold, takes to arrive.
 		nic := o.Profile.NIC

@@ -48,12 +48,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 }
 
 func newMachine(o Options) (*machine, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	m := &machine{o: o, flowCount: 1, total: o.Warmup + o.Count, gaps: newGapSource(&o)}
+	m := &machine{o: o, flowCount: 1, total: o.Warmup + o.Count, random: rand.New(rand.NewPCG(o.Seed, 0))}
 	switch {
-	case o.Bidirectional || o.Fetch:
+	case o.Bidirectional:
 		m.flowCount = 2
 	case o.Trunk != nil:
 		m.flowCount = o.Trunk.Senders
@@ -72,27 +69,20 @@ func newMachine(o Options) (*machine, error) {
 	}
 	for i := range m.flowCount {
 		f := &m.flows[i]
-		if f.payload, f.lengths = m.o.Payload, lengths; o.Fetch && i == asking {
-			f.payload = 0
-		}
+		f.payload, f.lengths = m.o.Payload, lengths
 		var err error
-		sends, receives := buffers, buffers
-		if o.Live {
-			sends, receives, f.early = 1, inFlight, o.Plan.Buffers != 1
-		}
-		send := pipeline.Shape{Sources: 1, Sinks: 1, Buffers: sends}
+		send := pipeline.Shape{Sources: 1, Buffers: buffers}
 		if o.Trunk != nil {
 			send.Packet = o.Trunk.Packet
 		}
 		if f.send, err = pipeline.NewPaths(o.Plan.Send, send); err != nil {
 			return nil, err
 		}
-		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), receives); err != nil {
+		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), buffers); err != nil {
 			return nil, err
 		}
 		f.sendLearns, f.receiveLearns = learnerOf(f.send), learnerOf(f.receive)
-		f.fetchedAt = make([]profile.Time, sends+1) // one may be leaving
-		f.landedAt = make([]profile.Time, receives)
+		f.fetchedAt, f.landedAt = make([]profile.Time, buffers), make([]profile.Time, buffers)
 		from, to := o.Profile.Sender, o.Profile.Receiver
 		if f.from%2 == 1 {
 			from, to = to, from
@@ -135,53 +125,26 @@ func (m *machine) join() {
 			m.flows[c.in].to = n
 		}
 	}
-	m.at = make([]profile.Time, m.flowCount*flowSlots+len(m.nics)+1)
-	for i := range m.at {
-		m.at[i] = never
-	}
+	m.schedule()
 }
 
 func (m *machine) run(ctx context.Context) {
-	if m.o.Fetch {
-		m.ask()
-	} else {
-		for i := range m.flowCount {
-			m.post(i)
-		}
+	for i := range m.flowCount {
+		m.post(i)
 	}
 	for n := range m.nics {
 		m.look(n)
 	}
-	jobs := m.flowCount * flowSlots
-	for events := 0; ; events++ {
-		if events%checkEvery == 0 && ctx.Err() != nil {
+	for happened := 0; m.err == nil; happened++ {
+		if happened%checkEvery == 0 && ctx.Err() != nil {
 			m.err = context.Cause(ctx)
 			return
 		}
-		slot, when := 0, never
-		for i, t := range m.at {
-			if t < when {
-				slot, when = i, t
-			}
-		}
-		if when == never {
+		if !m.Next() {
 			return
 		}
-		if m.now = when; m.now > MaxTime {
+		if m.Now > MaxTime {
 			m.err = m.tooMuch("at most 1000000 s of virtual time")
-		}
-		if m.err != nil {
-			return
-		}
-		m.at[slot] = never
-		switch n := slot - jobs; {
-		case n < 0:
-			m.happen(slot/flowSlots, slot%flowSlots)
-		case n < len(m.nics):
-			m.decide(n)
-			m.look(n)
-		default:
-			m.watchdog()
 		}
 	}
 }
@@ -199,10 +162,8 @@ func (m *machine) post(i int) {
 	if k == m.total {
 		return
 	}
-	when := m.now
+	when := m.Now
 	switch {
-	case m.o.Fetch:
-		return // answer posts it
 	case k == m.o.Warmup:
 		for n := range m.flowCount {
 			if m.flows[n].delivered < k {
@@ -219,30 +180,23 @@ func (m *machine) post(i int) {
 	case m.o.Frames != nil:
 		when = m.origin + m.o.Frames[k-m.o.Warmup].Posted
 	default:
-		when = f.postTime[k-1] + m.gaps.next()
+		when = f.postTime[k-1] + m.gap()
 	}
-	m.postAt(i, when)
-}
-
-// postAt posts a frame at a time: half of the hosts' cost later the NIC has it.
-func (m *machine) postAt(i int, when profile.Time) {
-	f := &m.flows[i]
+	// Half of the hosts' cost later the NIC has it.
 	f.postTime = append(f.postTime, when)
 	f.hostSendFree = max(f.hostSendFree, when) + m.o.Profile.Host/2
-	m.at[i*flowSlots+posted] = f.hostSendFree
+	m.Set(f.events[posted], f.hostSendFree)
 }
 
 // deliver ends a frame: the receiving program has it.
 func (m *machine) deliver(i int) {
 	f := &m.flows[i]
-	if f.hostRcvFree = max(f.hostRcvFree, m.now); !f.held.lost[f.delivered] {
+	if f.hostRcvFree = max(f.hostRcvFree, m.Now); !f.held.lost[f.delivered] {
 		f.hostRcvFree += m.o.Profile.Host - m.o.Profile.Host/2
 	}
 	f.deliveredTime = append(f.deliveredTime, f.hostRcvFree)
 	f.delivered++
 	switch {
-	case m.o.Fetch:
-		m.answer(i)
 	case f.delivered == m.o.Warmup:
 		for n := range m.flowCount {
 			if len(m.flows[n].postTime) == m.o.Warmup {
@@ -258,7 +212,7 @@ func (m *machine) deliver(i int) {
 // it decides anything else.
 func (m *machine) notes(n int, cost profile.Time) {
 	if m.o.LogCosts {
-		m.nics[n].notes = max(m.nics[n].notes, m.now) + cost
+		m.nics[n].notes = max(m.nics[n].notes, m.Now) + cost
 	}
 }
 
@@ -288,7 +242,7 @@ func (m *machine) measured(r dmalog.Record) dmalog.Record {
 }
 
 func (m *machine) result() *Result {
-	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Holds: m.holds(), Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
+	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Holds: m.holds, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
 	for i := range m.flowCount {
 		f := &m.flows[i]
 		w := m.o.Warmup
@@ -303,11 +257,6 @@ func (m *machine) result() *Result {
 			r.Senders = append(r.Senders, m.sender(f))
 		}
 		r.Bandwidth += m.bandwidth(f)
-	}
-	if w := m.o.Warmup; m.o.Fetch {
-		from := m.flows[asking].postTime[w]
-		r.Request = m.flows[asking].deliveredTime[w] - from
-		r.Fetched = m.flows[answering].deliveredTime[w] - from
 	}
 	return r
 }
@@ -332,23 +281,10 @@ func (m *machine) bandwidth(f *flow) float64 {
 	return float64(bytes) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
 }
 
-// gapSource gives the times between postings.
-type gapSource struct {
-	mean   profile.Time
-	random *rand.Rand // nil = equal gaps
-}
-
-func newGapSource(o *Options) *gapSource {
-	g := &gapSource{mean: o.Gap}
-	if o.Random {
-		g.random = rand.New(rand.NewPCG(o.Seed, 0))
+// gap is the time between two postings.
+func (m *machine) gap() profile.Time {
+	if !m.o.Random {
+		return m.o.Gap
 	}
-	return g
-}
-
-func (g *gapSource) next() profile.Time {
-	if g.random == nil {
-		return g.mean
-	}
-	return profile.Time(math.Round(float64(g.mean) * g.random.ExpFloat64()))
+	return profile.Time(math.Round(float64(m.o.Gap) * m.random.ExpFloat64()))
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -17,29 +19,17 @@ import (
 
 func plan(t testing.TB, name string, p pipeline.Parameters) pipeline.Plan {
 	t.Helper()
-	plan, err := pipeline.ByName(name, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
+	return must.Get(pipeline.ByName(name, p))(t)
 }
 
 func load(t testing.TB, name string) *profile.Profile {
 	t.Helper()
-	p, err := profile.Hosts.Load(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(profile.Hosts.Load(name))(t)
 }
 
 func run(t testing.TB, o virtual.Options) *virtual.Result {
 	t.Helper()
-	r, err := virtual.Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(virtual.Run(context.Background(), o))(t)
 }
 
 // simple is a platform whose latencies can be added up by hand: 100 MB/s buses with
@@ -61,12 +51,8 @@ func TestStoreAndForwardByHand(t *testing.T) {
 		7 + 2 + // latency, end of netRcv is noticed
 		1 + (3 + 10) + // hostRcv
 		5.0
-	if got := r.Latency.Microseconds(); got != want {
-		t.Errorf("latency %v us, by hand %v us", got, want)
-	}
-	if got := r.Busy[0].Microseconds() + r.Busy[1].Microseconds(); got != 26 {
-		t.Errorf("buses occupied for %v us, by hand 26 us", got)
-	}
+	should.Be(t, r.Latency.Microseconds(), want, "latency us")
+	should.Be(t, r.Busy[0].Microseconds()+r.Busy[1].Microseconds(), 26, "buses occupied for us, by hand 26 us")
 }
 
 // TestStaticByHand adds a static pulse pipeline up: the receiver's bus is the
@@ -80,9 +66,7 @@ func TestStaticByHand(t *testing.T) {
 		7 + 4 + // it arrives and is worked off; the pulse's 1.25 us pass meanwhile
 		4*(1+3+10) + // four pulses over the receiver's bus
 		5.0
-	if got := r.Latency.Microseconds(); got != want {
-		t.Errorf("latency %v us, by hand %v us", got, want)
-	}
+	should.Be(t, r.Latency.Microseconds(), want, "latency us")
 }
 
 // TestControlMessages: netTx and netRcv have a transfer of the header for each packet, right ahead of
@@ -91,9 +75,7 @@ func TestControlMessages(t *testing.T) {
 	const count = 3
 	p := simple()
 	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8000, Count: count, Warmup: 1, Log: true})
-	if len(r.Control) != 2*count {
-		t.Fatalf("%d control messages", len(r.Control))
-	}
+	must.Be(t, len(r.Control), 2*count, "control messages")
 	for _, c := range r.Control {
 		first := slices.IndexFunc(r.Log, func(l dmalog.Record) bool { return l.Engine == c.Engine && l.Packet == c.Packet })
 		if c.Engine != dmalog.NetTx && c.Engine != dmalog.NetRcv || first < 0 || r.Log[first].Start != c.End || c.Start >= c.End || c.Bytes != p.Link.Header {
@@ -106,7 +88,7 @@ func TestControlMessages(t *testing.T) {
 func TestLogCosts(t *testing.T) {
 	latency := func(send, receive float64, costs bool) float64 {
 		p := simple()
-		p.NIC.LogSend, p.NIC.LogReceive = profile.Micros(send), profile.Micros(receive)
+		p.NIC.LogPacket, p.NIC.LogSend, p.NIC.LogReceive = profile.Micros(send), profile.Micros(send), profile.Micros(receive)
 		return run(t, virtual.Options{Profile: p, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: 1000, Count: 1, LogCosts: costs}).Latency.Microseconds()
 	}
 	without := latency(0, 0, true)
@@ -119,9 +101,7 @@ func TestLogCosts(t *testing.T) {
 			t.Errorf("%+v: %v us more", c, got)
 		}
 	}
-	if got := latency(20, 20, false); got != without {
-		t.Errorf("%v us without the costs, want %v", got, without)
-	}
+	should.Be(t, latency(20, 20, false), without, "us without the costs")
 }
 
 // TestStreamIsBoundByItsSlowestStage: a long stream takes, for each frame, what
@@ -163,8 +143,8 @@ func TestNoOverlapWithoutBuffers(t *testing.T) {
 	}
 }
 
-// TestSharedMemory: a NIC memory slower than the engines together slows them down,
-// one that is fast enough changes nothing.
+// TestSharedMemory: a NIC memory slower than the engines together slows the link down, and not the host's bus; one that is
+// fast enough changes nothing.
 func TestSharedMemory(t *testing.T) {
 	latency := func(mbs float64) profile.Time {
 		p := simple()
@@ -174,11 +154,26 @@ func TestSharedMemory(t *testing.T) {
 		return run(t, virtual.Options{Profile: p, Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8000, Count: 1}).Latency
 	}
 	free, ample, scarce := latency(0), latency(10_000), latency(150)
-	if ample != free {
-		t.Errorf("ample memory: %v, without limit %v", ample, free)
-	}
+	should.Be(t, ample, free, "ample memory: without limit")
 	if scarce <= free {
 		t.Errorf("scarce memory: %v, without limit %v", scarce, free)
+	}
+	// 250 MB/s leave a pulse 150 MB/s beside the bus's 100, and the link's 200 MB/s from the end of hostTx on.
+	p := simple()
+	p.NIC.Memory = profile.NewCost(0, 250).PerByte
+	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "static", pipeline.Parameters{MinPulseSend: 5000, MinPulseReceive: 8000}), Payload: 8000, Count: 1, Log: true})
+	hostTx, pulses := of(r.Log, 0, dmalog.HostTx)[0], of(r.Log, 0, dmalog.NetTx)
+	if took := profile.Time(hostTx.End - hostTx.Start); took != profile.Micros(3+80) {
+		t.Errorf("hostTx takes %v us", took.Microseconds())
+	}
+	beside := profile.Time(hostTx.End - pulses[0].Start).Microseconds()
+	// The bus takes its rate in 80 of the 83 us of a transfer.
+	want := beside + (5000-beside*(250-100*80.0/83))/200
+	if took := profile.Time(pulses[0].End - pulses[0].Start).Microseconds(); beside < 20 || math.Abs(took-want) > 0.01 {
+		t.Errorf("the first pulse takes %v us, %v of them beside hostTx; by hand %v", took, beside, want)
+	}
+	if took := profile.Time(pulses[1].End - pulses[1].Start).Microseconds(); math.Abs(took-0.5-15) > 0.01 {
+		t.Errorf("the second pulse takes %v us", took)
 	}
 }
 
@@ -187,9 +182,7 @@ func TestSharedMemory(t *testing.T) {
 func TestIdleFramesAreAlike(t *testing.T) {
 	r := run(t, virtual.Options{Profile: load(t, "alcor"), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8192, Count: 3, Gap: profile.Micros(10_000)})
 	for i, d := range r.Delivered {
-		if d != r.Latency {
-			t.Errorf("frame %d: %v, first %v", i, d, r.Latency)
-		}
+		should.Be(t, d, r.Latency, "frame %d: first", i)
 	}
 	late := run(t, virtual.Options{Profile: load(t, "alcor"), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8192, Count: 1, Warmup: 20})
 	if late.Latency != r.Latency {
@@ -230,39 +223,6 @@ func TestAutoFollowsAPlatformThatChanges(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestBadOptions(t *testing.T) {
-	good := virtual.Options{Profile: simple(), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 100, Count: 1}
-	for name, spoil := range map[string]func(*virtual.Options){
-		"no profile":       func(o *virtual.Options) { o.Profile = nil },
-		"no plan":          func(o *virtual.Options) { o.Plan = pipeline.Plan{} },
-		"zero-length":      func(o *virtual.Options) { o.Payload = 0 },
-		"huge payload":     func(o *virtual.Options) { o.Payload = pipeline.MaxFrame + 1 },
-		"no frames":        func(o *virtual.Options) { o.Count = 0 },
-		"too many frames":  func(o *virtual.Options) { o.Count = virtual.MaxCount + 1 },
-		"negative gap":     func(o *virtual.Options) { o.Gap = -1 },
-		"negative warm-up": func(o *virtual.Options) { o.Warmup = -1 },
-		"unknown engine":   func(o *virtual.Options) { o.Changes = []virtual.Change{{Engine: 9, Overhead: 1, Bandwidth: 1}} },
-		"server of nobody": func(o *virtual.Options) { o.Server = 1 },
-		"negative server":  func(o *virtual.Options) { o.Fetch, o.Server = true, -1 },
-		"slow server":      func(o *virtual.Options) { o.Fetch, o.Server = true, virtual.MaxGap+1 },
-		"fetch and gaps":   func(o *virtual.Options) { o.Fetch, o.Gap = true, 1 },
-		"fetch both ways":  func(o *virtual.Options) { o.Fetch, o.Bidirectional = true, true },
-		"factor 0":         func(o *virtual.Options) { o.Changes = []virtual.Change{{Overhead: 1}} },
-	} {
-		o := good
-		spoil(&o)
-		var e *option.Error
-		if _, err := virtual.Run(context.Background(), o); !errors.Is(err, option.ErrBad) || !errors.As(err, &e) || e.Allowed == "" {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	o := good
-	o.Plan.Buffers = -1
-	if _, err := virtual.Run(context.Background(), o); !errors.Is(err, pipeline.ErrParameter) {
-		t.Errorf("negative buffers: %v", err)
 	}
 }
 
@@ -331,4 +291,22 @@ func (c counting) Next(v pipeline.View) int {
 		c.stop()
 	}
 	return v.Available()
+}
+
+// TestRequestByHand adds the stages of a request up.
+func TestRequestByHand(t *testing.T) {
+	o := virtual.Options{Profile: simple()}
+	took, log := o.Request()
+	want := profile.Micros(5 + // host
+		(1 + 4) + // netTx: decision and packet
+		(0.5 + 1) + // overhead, control message
+		7 + 4 + // latency, packet
+		5) // host
+	if took != want {
+		t.Errorf("%v us, by hand %v", took.Microseconds(), want.Microseconds())
+	}
+	sent, came := of(log, 0, dmalog.NetTx), of(log, 0, dmalog.NetRcv)
+	if len(sent) != 1 || len(came) != 1 || len(log) != 2 || sent[0].Bytes != 200 || came[0].End-sent[0].End != int64(profile.Micros(7)) {
+		t.Errorf("the request on the wire: %v, %v", sent, came)
+	}
 }

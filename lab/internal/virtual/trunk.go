@@ -1,19 +1,11 @@
 package virtual
 
 import (
-	"fmt"
-
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/events"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
-
-// MaxSenders is the greatest number of senders of a trunk.
-const MaxSenders = 16
-
-// MaxSlow is the greatest factor by which the first sender's bus is slower.
-const MaxSlow = 1000
 
 // fragmentHeader goes ahead of each further packet of a frame, in bytes: the route and the type
 // of a Myrinet packet, and its CRC. An assumption.
@@ -24,33 +16,14 @@ const fragmentHeader = 8
 // its last, also while its sender has no bytes for it. Others wait at their own NICs,
 // and have the link in turn.
 type Trunk struct {
-	Senders int     // 1 to MaxSenders
-	Slow    float64 // the first sender's bus takes so many times as long for each byte, 1 to MaxSlow; 0 = 1
+	Senders int     // 1 or more
+	Slow    float64 // the first sender's bus takes so many times as long for each byte, 1 or more; 0 = 1
 	// Packet is the most bytes of a packet, 1 to pipeline.MaxFrame: frames go as several, and the
 	// link is free between them. 0 = a frame is one packet.
 	Packet int
-	// Watchdog ends a frame whose sender holds the link and moves nothing for so long, up to
-	// MaxGap. 0 = never. A receiver without a buffer holds a frame up, too, and is waited for.
+	// Watchdog ends a frame whose sender holds the link and moves nothing for so long.
+	// 0 = never. A receiver without a buffer holds a frame up, too, and is waited for.
 	Watchdog profile.Time
-}
-
-func (t *Trunk) check(o *Options) error {
-	bad := func(name string, value any, allowed string) error {
-		return &option.Error{Option: name, Value: fmt.Sprint(value), Allowed: allowed}
-	}
-	switch {
-	case o.Fetch || o.Bidirectional:
-		return bad("trunk", t.Senders, "neither fetches nor a stream of the second host")
-	case t.Senders < 1 || t.Senders > MaxSenders:
-		return bad("senders", t.Senders, fmt.Sprintf("1 to %d", MaxSenders))
-	case t.Slow != 0 && !(t.Slow >= 1 && t.Slow <= MaxSlow):
-		return bad("slow", t.Slow, fmt.Sprintf("1 to %d", MaxSlow))
-	case t.Packet < 0 || t.Packet > pipeline.MaxFrame:
-		return bad("packet", t.Packet, fmt.Sprintf("0 to %d bytes", pipeline.MaxFrame))
-	case t.Watchdog < 0 || t.Watchdog > MaxGap:
-		return bad("watchdog", t.Watchdog.Microseconds(), "0 to 1000000 us")
-	}
-	return nil
 }
 
 // Sender sums one sender of a trunk up, measured frames only.
@@ -74,12 +47,6 @@ type Hold struct {
 	Lost       bool // the watchdog ended it
 }
 
-// trunk is the first switch: a source for each sender, and one sink.
-type trunk struct {
-	*pipeline.Device
-	holds []Hold
-}
-
 // holding has the state of a flow at a trunk.
 type holding struct {
 	arrived int          // of the packet in the switch.
@@ -94,9 +61,9 @@ type holding struct {
 
 func (m *machine) newTrunk() (err error) {
 	t := m.o.Trunk
-	m.trunk = &trunk{}
-	if m.trunk.Device, err = pipeline.NewPaths(func() pipeline.Policy { return pipeline.Eager{MinPulse: 1} },
-		pipeline.Shape{Sources: t.Senders, Sinks: 1, Buffers: 1}); err != nil {
+	// The first switch has a source for each sender, and one sink.
+	if m.trunk, err = pipeline.NewPaths(func() pipeline.Policy { return pipeline.Eager{MinPulse: 1} },
+		pipeline.Shape{Sources: t.Senders, Buffers: 1}); err != nil {
 		return err
 	}
 	for i := range m.flows {
@@ -108,9 +75,6 @@ func (m *machine) newTrunk() (err error) {
 	}
 	return nil
 }
-
-// watch is the slot of the watchdog.
-func (m *machine) watch() *profile.Time { return &m.at[len(m.at)-1] }
 
 // starts reports whether a packet starts with the pulse that netTx has.
 func (m *machine) starts(i int) bool {
@@ -127,7 +91,7 @@ func (m *machine) enter(i int) {
 	}
 	if f.leaving == h.dropped {
 		f.netTx.end = f.netTx.from + profile.Cost{PerByte: f.netTx.perByte}.Bytes(f.netTx.bytes)
-		m.at[i*flowSlots+netTxEnd] = f.netTx.end
+		m.Set(f.events[netTxEnd], f.netTx.end)
 		return
 	}
 	path := m.trunk.Source(i)
@@ -138,7 +102,7 @@ func (m *machine) enter(i int) {
 		}
 		_, err := path.Start(length)
 		m.note(err)
-		h.arrived, h.since = 0, m.now
+		h.arrived, h.since = 0, m.Now
 	}
 	h.arrived += f.pulse.Bytes
 	m.note(path.Arrived(h.arrived))
@@ -147,20 +111,20 @@ func (m *machine) enter(i int) {
 
 // serve lets the pulse go that has the sink.
 func (m *machine) serve() {
-	i, _, ok := m.trunk.Serve(0)
+	i, _, ok := m.trunk.Serve()
 	if !ok {
 		return
 	}
 	f := &m.flows[i]
 	h := &f.held
-	*m.watch() = never
+	m.Set(m.watch, events.Never)
 	if m.starts(i) {
 		if f.leaving >= m.o.Warmup {
-			h.waited += m.now - h.since
+			h.waited += m.Now - h.since
 		}
-		h.since = m.now
+		h.since = m.Now
 	}
-	f.netTx.from = max(f.netTx.from, m.now)
+	f.netTx.from = max(f.netTx.from, m.Now)
 	m.depart(i)
 }
 
@@ -183,14 +147,14 @@ func (m *machine) passed(i int) {
 		}
 		return
 	}
-	m.note(m.trunk.Served(0))
+	m.note(m.trunk.Served())
 	if f.leaving >= m.o.Warmup {
-		h.moved += m.now - h.moves
+		h.moved += m.Now - h.moves
 	}
 	if f.pulse.Ends {
 		m.free(i, false)
 	} else if w := m.o.Trunk.Watchdog; w > 0 {
-		*m.watch() = m.now + w
+		m.Set(m.watch, m.Now+w)
 	}
 }
 
@@ -198,9 +162,9 @@ func (m *machine) passed(i int) {
 func (m *machine) free(i int, lost bool) {
 	f := &m.flows[i]
 	if frame := f.leaving - m.o.Warmup; frame >= 0 {
-		f.held.held += m.now - f.held.since
+		f.held.held += m.Now - f.held.since
 		if m.o.Log {
-			m.trunk.holds = append(m.trunk.holds, Hold{i, frame, f.held.since - m.origin, m.now - m.origin, lost})
+			m.holds = append(m.holds, Hold{i, frame, f.held.since - m.origin, m.Now - m.origin, lost})
 		}
 	}
 	m.serve()
@@ -208,7 +172,7 @@ func (m *machine) free(i int, lost bool) {
 
 // watchdog ends the frame whose sender holds the trunk and has no bytes for it.
 func (m *machine) watchdog() {
-	i, held := m.trunk.Holder(0)
+	i, held := m.trunk.Holder()
 	if !held {
 		return
 	}
@@ -217,7 +181,7 @@ func (m *machine) watchdog() {
 	f := &m.flows[i]
 	f.held.dropped, f.held.lost[f.leaving] = f.leaving, true
 	// All that was sent of it is there before.
-	m.at[i*flowSlots+breakIn] = m.now + m.o.Profile.Link.Latency
+	m.Set(f.events[breakIn], m.Now+m.o.Profile.Link.Latency)
 	m.free(i, true)
 }
 
@@ -229,9 +193,9 @@ func (m *machine) breakOff(i int) {
 	_, err := f.receive.Abort()
 	m.note(err)
 	f.receiving = false
-	f.landedAt[(f.armed-1)%len(f.landedAt)] = m.now
+	f.landedAt[(f.armed-1)%len(f.landedAt)] = m.Now
 	m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
-		Start: int64(f.receiveBegan), End: int64(m.now), Bytes: f.wire.landed})
+		Start: int64(f.receiveBegan), End: int64(m.Now), Bytes: f.wire.landed})
 	if f.receive.Frames() < before {
 		m.deliver(i)
 	}
@@ -241,14 +205,6 @@ func (m *machine) note(err error) {
 	if m.err == nil {
 		m.err = err
 	}
-}
-
-// holds are the packets on the trunk, if they were noted.
-func (m *machine) holds() []Hold {
-	if m.trunk == nil {
-		return nil
-	}
-	return m.trunk.holds
 }
 
 // sender sums a flow up.

@@ -2,12 +2,11 @@ package virtual_test
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -24,15 +23,9 @@ func TestTrunkOfOneIsALink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOptions(t)
 		o.Bidirectional = false
-		link, err := virtual.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := must.Get(virtual.Run(context.Background(), o))(t)
 		o.Trunk = &virtual.Trunk{Senders: 1}
-		r, err := virtual.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(virtual.Run(context.Background(), o))(t)
 		if s := r.Senders[0]; s.Waited != 0 || len(r.Holds) != o.Count {
 			t.Fatalf("%+v, %d holds", s, len(r.Holds))
 		}
@@ -51,10 +44,7 @@ func TestTrunkProperties(t *testing.T) {
 		o.Profile.Receiver.Read = o.Profile.Sender.Read // for nothingOverruns: all senders are alike
 		o.Trunk = &virtual.Trunk{Senders: rapid.IntRange(2, 4).Draw(t, "senders"), Slow: rapid.Float64Range(1, 20).Draw(t, "slow"),
 			Packet: rapid.SampledFrom([]int{0, 100, 4096}).Draw(t, "packet")}
-		r, err := virtual.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(virtual.Run(context.Background(), o))(t)
 		packets := 1
 		if n := o.Trunk.Packet; n > 0 {
 			packets = (o.Payload + n - 1) / n
@@ -161,10 +151,7 @@ func TestTrunkWatchdog(t *testing.T) {
 		o.Bidirectional = false
 		o.Trunk = &virtual.Trunk{Senders: rapid.IntRange(1, 3).Draw(t, "senders"), Slow: rapid.Float64Range(1, 1000).Draw(t, "slow"),
 			Packet: rapid.SampledFrom([]int{0, 0, 500}).Draw(t, "packet"), Watchdog: profile.Micros(rapid.Float64Range(0.001, 20).Draw(t, "watchdog"))}
-		r, err := virtual.Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(virtual.Run(context.Background(), o))(t)
 		came := map[[2]int]int{}
 		for _, l := range r.Log {
 			if l.Engine == dmalog.HostRcv {
@@ -182,26 +169,7 @@ func TestTrunkWatchdog(t *testing.T) {
 					whole++
 				}
 			}
-			if whole != o.Count-s.Lost {
-				t.Fatalf("sender %d: %d frames are whole, %d of %d were lost", i, whole, s.Lost, o.Count)
-			}
+			must.Be(t, whole, o.Count-s.Lost, "sender %d: frames are whole, %d of %d were lost", i, s.Lost, o.Count)
 		}
 	})
-}
-
-func TestBadTrunk(t *testing.T) {
-	for name, spoil := range map[string]func(*virtual.Options){
-		"trunk":    func(o *virtual.Options) { o.Bidirectional = true },
-		"senders":  func(o *virtual.Options) { o.Trunk.Senders = virtual.MaxSenders + 1 },
-		"slow":     func(o *virtual.Options) { o.Trunk.Slow = 0.5 },
-		"packet":   func(o *virtual.Options) { o.Trunk.Packet = -1 },
-		"watchdog": func(o *virtual.Options) { o.Trunk.Watchdog = -1 },
-	} {
-		o := virtual.Options{Profile: simple(), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 100, Count: 1, Trunk: &virtual.Trunk{Senders: 2}}
-		spoil(&o)
-		var e *option.Error
-		if _, err := virtual.Run(context.Background(), o); !errors.As(err, &e) || e.Option != name {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

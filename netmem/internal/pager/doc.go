@@ -6,8 +6,8 @@
 //	mapper   the application: it has the file mapped, and has made the userfaultfd
 //	pager    handles the faults (Pager). It is another process because a Go program cannot
 //	         handle its own: its garbage collector waits for the thread that waits for the page
-//	guard    ends the memory when the pager is no more (Guard). It is another process because
-//	         of a mapper all of whose processors wait for pages nothing else runs
+//	guard    ends the memory when the pager, which has started it, is no more. It is another
+//	         process because of a mapper all of whose processors wait for pages nothing else runs
 //
 // All three hold the userfaultfd: were the last copy closed, missing pages would be zeros.
 //

@@ -1,6 +1,6 @@
 package pager
 
-// forget has a page not be local any more. Its buffer is the caller's.
+// forget makes a page not be local any more. Its buffer is the caller's.
 func (p *Pager) forget(f *frame) {
 	if f.ahead {
 		p.stats.Unused++
@@ -15,49 +15,35 @@ func (p *Pager) makeRoom() {
 	for p.mapped > p.most && p.err == nil {
 		p.evict()
 	}
-	p.punched()
+	p.fail(p.hole.punch(p.memory))
 }
 
-// punch has a page punched out of its place, together with those beside it that leave at the
-// same time: punched is called before the lock is let go.
-func (p *Pager) punch(at int64) {
-	if !p.hole.grow(at, p.size) {
-		p.punched()
-		p.hole = hole{at, at + p.size}
-	}
-}
-
-// punched punches out what punch has been told.
-func (p *Pager) punched() {
-	h := p.hole
-	p.hole = hole{}
-	p.fail(p.punchHole(h))
-}
-
-// punchHole punches out a part of the memory, which may be none.
-func (p *Pager) punchHole(h hole) error {
-	if h.end == h.start {
-		return nil
-	}
-	return p.memory.punch(h.start, h.end-h.start)
-}
-
-// hole is a part of the memory.
+// hole is a part of the memory that is to be punched out, which may be none.
 type hole struct{ start, end int64 }
 
-// grow adds what is beside it, and reports whether that is so.
-func (h *hole) grow(at, length int64) bool {
+// add punches a page out of its place, together with those beside it that leave at the same time: punch
+// is called at the end, before the lock is let go.
+func (h *hole) add(m *Memory, at, length int64) error {
 	switch {
 	case h.end == h.start:
-		return false
 	case at == h.end:
 		h.end += length
+		return nil
 	case at+length == h.start:
 		h.start = at
-	default:
-		return false
+		return nil
 	}
-	return true
+	err := h.punch(m)
+	*h = hole{at, at + length}
+	return err
+}
+
+func (h *hole) punch(m *Memory) error {
+	gone := *h
+	if *h = (hole{}); gone == *h {
+		return nil
+	}
+	return m.punch(gone.start, gone.end-gone.start)
 }
 
 // evict takes a page from the mapped memory, by the clock.
@@ -91,7 +77,7 @@ func (p *Pager) unmap(f *frame) {
 		p.fail(errNoVictim) // install has left a buffer
 		return
 	}
-	p.punch(p.offset(f))
+	p.fail(p.hole.add(p.memory, p.offset(f), p.size))
 	p.mapped--
 	switch {
 	case !keep:
@@ -105,7 +91,7 @@ func (p *Pager) unmap(f *frame) {
 	}
 }
 
-// protect has the next write to a page be a fault.
+// protect makes the next write to a page fault.
 func (p *Pager) protect(f *frame) {
 	p.check(p.memory.Object.Protect(p.address(f), uint64(p.size)))
 }
@@ -113,10 +99,10 @@ func (p *Pager) protect(f *frame) {
 // leave chooses pages, by the clock, that leave the mapped memory for a run: count at most, and
 // none that must be written back or for whose bytes there is no buffer. Where the clock comes to
 // such a page the choice ends, and makeRoom goes on with it.
-func (p *Pager) leave(r *run, count int) {
-	r.leaving = r.leaving[:0]
+func (p *Pager) leave(j *job, count int) {
+	j.leaving = j.leaving[:0]
 	for range 2 * len(p.frames) {
-		if len(r.leaving) >= min(count, p.run) {
+		if len(j.leaving) >= min(count, p.run) {
 			return
 		}
 		f := &p.frames[p.hand]
@@ -128,7 +114,7 @@ func (p *Pager) leave(r *run, count int) {
 			return
 		default:
 			f.state, f.wanted, f.wantedWrite = leaving, false, false
-			r.leaving = append(r.leaving, f)
+			j.leaving = append(j.leaving, f)
 		}
 		p.hand = (p.hand + 1) % len(p.frames)
 	}
@@ -152,22 +138,17 @@ func (p *Pager) save(f *frame) bool {
 func (p *Pager) punchOut(frames []*frame) error {
 	var h hole
 	for _, f := range frames {
-		at := p.offset(f)
-		if h.grow(at, p.size) {
-			continue
-		}
-		if err := p.punchHole(h); err != nil {
+		if err := h.add(p.memory, p.offset(f), p.size); err != nil {
 			return err
 		}
-		h = hole{at, at + p.size}
 	}
-	return p.punchHole(h)
+	return h.punch(p.memory)
 }
 
 // left goes on with the pages that have left for a run. Who has missed one meanwhile waits for the
 // source, as it is not in its place any more.
-func (p *Pager) left(r *run) {
-	for _, f := range r.leaving {
+func (p *Pager) left(j *job) {
+	for _, f := range j.leaving {
 		p.stats.Evicted++
 		p.mapped--
 		switch {
@@ -185,5 +166,5 @@ func (p *Pager) left(r *run) {
 			p.forget(f)
 		}
 	}
-	r.leaving = r.leaving[:0]
+	j.leaving = j.leaving[:0]
 }

@@ -132,16 +132,15 @@ func (p *Pager) take(page uint64, buffer int) *frame {
 }
 
 // install puts a page from its buffer into its place, and makes room there. Meanwhile others
-// have the lock, so that pages that come at the same time are copied at the same time. It
-// returns when the first part was there.
-func (p *Pager) install(f *frame, write bool) (placed int64) {
+// have the lock, so that pages that come at the same time are copied at the same time.
+func (p *Pager) install(f *frame, write bool) {
 	if f.state == pooled && !f.wanted {
 		p.idle.remove(f)
 	}
 	f.state, f.dirty, f.marker = moving, write, false
 	f.wanted, f.wantedWrite = false, false
 	p.mu.Unlock()
-	placed, err := p.place(f, !write)
+	err := p.place(f, !write)
 	p.mu.Lock()
 	p.moved(f, err)
 	p.check(err)
@@ -149,7 +148,6 @@ func (p *Pager) install(f *frame, write bool) (placed int64) {
 		p.makeRoom()
 		p.serve()
 	}
-	return placed
 }
 
 // moved goes on with a page that was to be put in its place, with what that has failed.
@@ -171,8 +169,8 @@ func (p *Pager) moved(f *frame, err error) {
 }
 
 // place copies a page to its place: first the part for which a thread waits, which then goes
-// on, and the rest behind it. It returns when that first part was there.
-func (p *Pager) place(f *frame, protected bool) (first int64, err error) {
+// on, and the rest behind it.
+func (p *Pager) place(f *frame, protected bool) error {
 	to, from := p.address(f), p.bytes(f)
 	end := f.part + p.part
 	for _, r := range [...][2]int64{{f.part, end}, {end, p.size}, {0, f.part}} {
@@ -180,13 +178,10 @@ func (p *Pager) place(f *frame, protected bool) (first int64, err error) {
 			continue
 		}
 		if err := p.memory.Object.Copy(to+uint64(r[0]), from[r[0]:r[1]], protected); err != nil {
-			return first, err
-		}
-		if first == 0 {
-			first = p.clock.now()
+			return err
 		}
 	}
-	return first, nil
+	return nil
 }
 
 // touch lets threads go on that wait at a page that is in place.
@@ -212,7 +207,6 @@ func (p *Pager) check(err error) {
 
 func (p *Pager) address(f *frame) uint64 { return p.memory.Base + uint64(p.offset(f)) }
 
-// offset of a page in the memory.
 func (p *Pager) offset(f *frame) int64 { return int64(f.page) * p.size }
 
 func (p *Pager) bytes(f *frame) []byte {

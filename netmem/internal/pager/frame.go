@@ -1,6 +1,5 @@
 package pager
 
-// state of a page of the source that is local.
 type state uint8
 
 const (
@@ -29,7 +28,6 @@ const (
 	chanceMost     = 3
 )
 
-// frame is a page that is local.
 type frame struct {
 	page   uint64 // of the source
 	buffer int    // which it has, or none
@@ -50,7 +48,7 @@ type frame struct {
 	version       uint64
 	// ticket of the write-back under way.
 	ticket uint64
-	// missed is when the fault was read, by the monotonic clock, and part the offset in the
+	// missed is when the fault was read, by the pager's clock, and part the offset in the
 	// page of the machine's page that was missed first: that is put in place first.
 	missed, part int64
 	// newer and older are its neighbours among the pages in the pool that may leave it.

@@ -3,6 +3,7 @@ package pager
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +39,15 @@ func (m *Memory) End() error {
 // Close closes both descriptors.
 func (m *Memory) Close() error {
 	return errors.Join(m.Object.Close(), unix.Close(m.File))
+}
+
+// Duplicate returns a second descriptor of a file, to be passed to another process.
+func Duplicate(fd int) (*os.File, error) {
+	second, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(second), "duplicate"), nil
 }
 
 // read copies from the file. It does not go through a mapping, where a file that the mapper

@@ -62,7 +62,7 @@ type Pager struct {
 	size   int64 // of a page
 	part   int64 // of the machine's pages
 	pages  uint64
-	clock  clock
+	began  time.Time
 	memory *Memory
 
 	ctx    context.Context
@@ -78,9 +78,8 @@ type Pager struct {
 	free    []*frame
 	buffers []byte
 	used    buffers
-	run     int    // buffers of a block, the pages of a run at most
-	block   int    // that is looked at next
-	runs    []*run // that are not in use
+	run     int // buffers of a block, the pages of a run at most
+	block   int // that is looked at next
 	idle    idle
 	hole    hole
 	hand    int
@@ -120,16 +119,11 @@ func New(source Source, c Config) (*Pager, error) {
 		return nil, &LimitError{Local: c.Local, Least: LeastPages * size}
 	}
 	count := max(min(limit/4, mostBuffered/size), leastBuffers)
-	p := &Pager{source: source, config: c, size: size, part: int64(os.Getpagesize()), pages: uint64(total / size), clock: newClock(),
+	p := &Pager{source: source, config: c, size: size, part: int64(os.Getpagesize()), pages: uint64(total / size), began: time.Now(),
 		frames: make([]frame, limit), index: make(map[uint64]*frame, limit), most: int(limit - count),
-		jobs: make([]job, count), starved: make([]wanted, 0, count)}
+		jobs: make([]job, count+3*workers), starved: make([]wanted, 0, count)}
 	p.changed.L = &p.mu
 	p.used, p.run = newBuffers(int(count)), int(max(min(runBytes/size, count/leastBlocks), 1))
-	if p.run > 1 {
-		for range int(count) / p.run {
-			p.runs = append(p.runs, &run{make([]*frame, 0, p.run), make([]uint64, p.run), make([]*frame, 0, p.run)})
-		}
-	}
 	p.readers.Window = int(min(c.Ahead/size, count/2))
 	p.stats.Limit, p.stats.PageSize = uint64(limit), uint64(size)
 	var err error
@@ -181,12 +175,14 @@ func (p *Pager) Run(ctx context.Context, m *Memory) error {
 	return p.err
 }
 
-// listen reads the reports of faults.
+// now is the time since the pager was made, in nanoseconds.
+func (p *Pager) now() int64 { return int64(time.Since(p.began)) }
+
 func (p *Pager) listen() {
 	var events [64]userfault.Event
 	for {
 		n, err := p.memory.Object.Read(events[:])
-		now := p.clock.now()
+		now := p.now()
 		p.mu.Lock()
 		if err != nil {
 			p.fail(fmt.Errorf("read reports of faults: %w", err))
@@ -214,10 +210,10 @@ func (p *Pager) watch() {
 		case <-tick.C:
 		}
 		p.mu.Lock()
-		late := p.clock.now() - int64(p.config.Deadline)
+		late := p.now() - int64(p.config.Deadline)
 		for i := range p.jobs {
 			if called := p.jobs[i].called.Load(); called != 0 && called < late {
-				p.fail(fmt.Errorf("%w: %s page %d, %v", ErrDeadline, p.jobs[i].verb(), p.jobs[i].page, p.config.Deadline))
+				p.fail(fmt.Errorf("%w: to %s page %d, %v", ErrDeadline, p.jobs[i].verb(), p.jobs[i].page, p.config.Deadline))
 			}
 		}
 		if len(p.starved) > 0 && p.starved[0].since < late {

@@ -7,41 +7,44 @@ import (
 	"io"
 	"os"
 	"time"
-)
 
-// LinkFD is the descriptor under which pager and guard find their link.
-const LinkFD = 3
+	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
+)
 
 // linkTimeout limits a process's wait for what the mapper does at once.
 const linkTimeout = 10 * time.Second
 
-// Serve does the work of the pager's process or the guard's: which of them it is the mapper says
-// first. It returns when the mapper needs it no more, or when the memory has ended, with the
+// Serve does the work of the pager's process, or of its guard, as which the pager starts this program once more.
+// It returns when the mapper needs it no more, or when the memory has ended, with the
 // reason if the mapper could not be told. open makes the source, and is not called in the guard.
-func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, error)) error {
-	m, fds, err := l.Receive(time.Now().Add(linkTimeout))
+func Serve(ctx context.Context, open func(context.Context) (Source, error)) error {
+	if what := os.Getenv(guardVariable); what != "" {
+		return guard(what)
+	}
+	// The number stays with the process, for the guard.
+	file, err := Duplicate(linkFD)
 	if err != nil {
+		return fmt.Errorf("%w: descriptor %d: %w", ErrLink, linkFD, err)
+	}
+	l, err := openLink(file)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	m, err := l.Receive(time.Now().Add(linkTimeout))
+	switch {
+	case err != nil:
 		return fmt.Errorf("wait for the mapper: %w", err)
+	case m.Kind != KindOpen || m.Version != LinkVersion:
+		return fmt.Errorf("%w: %q of version %d comes first, not %q of %d", ErrLink, m.Kind, m.Version, KindOpen, LinkVersion)
 	}
-	switch m.Kind {
-	case KindGuard:
-		memory, life, err := take(fds, m.Base, m.Size)
-		if err != nil {
-			return err
+	s := session{link: l}
+	if err := s.run(ctx, m, open); err != nil {
+		if s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) != nil {
+			return err // it is not said elsewhere
 		}
-		defer memory.Close()
-		defer life.Close()
-		return guard(ctx, l, memory, life, m.Deadline)
-	case KindOpen:
-		s := session{link: l}
-		if err := s.run(ctx, m, open); err != nil {
-			if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(linkTimeout)) != nil {
-				return err // it is not said elsewhere
-			}
-		}
-		return nil
 	}
-	return fmt.Errorf("%w: %q comes first", ErrLink, m.Kind)
+	return nil
 }
 
 // session is the pager's side of a link.
@@ -60,7 +63,8 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 	}
 	var life *os.File
 	var unreported bool // the pager has failed, and the mapper does not know
-	s.pager, err = New(source, Config{Local: m.Local, Ahead: m.Ahead, Deadline: m.Deadline,
+	deadline := m.Deadline
+	s.pager, err = New(source, Config{Local: m.Local, Ahead: m.Ahead, Deadline: deadline,
 		Failed: func(err error) {
 			unreported = !errors.Is(err, ErrStopped) && s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) != nil
 		},
@@ -77,26 +81,37 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 	if err := s.send(Message{Kind: KindOpened, Size: size, PageSize: source.PageSize()}); err != nil {
 		return err
 	}
-	m, fds, err := s.link.Receive(time.Now().Add(linkTimeout))
+	m, err = s.link.Receive(time.Now().Add(linkTimeout))
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for the mapping: %w", err)
 	case m.Kind != KindMap:
 		return fmt.Errorf("%w: %q instead of a mapping", ErrLink, m.Kind)
 	}
-	memory, l, err := take(fds, m.Base, size)
+	memory := &Memory{File: fileFD, Base: m.Base, Size: uint64(size)}
+	guard, life, err := startGuard(memory, deadline)
 	if err != nil {
 		return err
 	}
-	life = l
 	defer life.Close()
-	defer memory.Close()
+	if memory.Object, err = userfault.Take(objectFD); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
+	guarded := make(chan struct{})
+	go func() {
+		stop(fmt.Errorf("%w: its guard has ended, %v", ErrDied, guard.Wait()))
+		close(guarded)
+	}()
 	go s.listen(ctx, stop)
 	if err := s.send(Message{Kind: KindReady}); err != nil {
 		stop(err)
 	}
-	if err = s.pager.Run(ctx, memory); unreported {
+	if err = s.pager.Run(ctx, memory); errors.Is(err, ErrStopped) { // the mapper has closed the link
+		life.Close()
+		<-guarded
+	}
+	if unreported {
 		return err
 	}
 	return nil
@@ -109,7 +124,7 @@ func (s *session) send(m Message) error { return s.link.Send(m, time.Now().Add(l
 func (s *session) listen(ctx context.Context, stop context.CancelCauseFunc) {
 	defer stop(ErrStopped)
 	for ctx.Err() == nil {
-		m, _, err := s.link.Receive(time.Time{})
+		m, err := s.link.Receive(time.Time{})
 		if err != nil {
 			// A failure is the pager's, and has ended it.
 			_ = s.pager.Sync(ctx)

@@ -21,13 +21,3 @@ type Source interface {
 	// new one. It fails, and changes nothing, if the page has another version.
 	WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error)
 }
-
-// RunSource is a source that reads pages which follow each other faster together than one by
-// one. All of them have the deadline of one together.
-type RunSource interface {
-	Source
-	// ReadPages reads as many pages as there are versions, from page on, to an offset in the
-	// memory of Alloc, one behind the other, and stores their versions. It returns how many
-	// it has read, which are the first, and if these are not all, why.
-	ReadPages(ctx context.Context, page uint64, at int, versions []uint64) (int, error)
-}

@@ -8,6 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 )
 
@@ -24,26 +26,16 @@ func TestDifferentServers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := names(rapid.IntRange(1, 9).Draw(t, "servers"))
 		copies := rapid.IntRange(1, len(list)).Draw(t, "copies")
-		p, err := placement.New(list, copies)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(placement.New(list, copies))(t)
 		shuffled := rapid.Permutation(list).Draw(t, "order")
-		q, err := placement.New(shuffled, copies)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(placement.New(shuffled, copies))(t)
 		a, b := make([]int, copies), make([]int, copies)
 		page := rapid.Uint64().Draw(t, "page")
 		p.Of(page, a)
 		q.Of(page, b)
 		for i := range a {
-			if slices.Index(a, a[i]) != i {
-				t.Fatalf("copies at %v", a)
-			}
-			if list[a[i]] != shuffled[b[i]] {
-				t.Fatalf("copy %d is on %s and on %s", i, list[a[i]], shuffled[b[i]])
-			}
+			must.Be(t, slices.Index(a, a[i]), i, "copies at %v", a)
+			must.Be(t, list[a[i]], shuffled[b[i]], "copy %d is on and on", i)
 		}
 	})
 }
@@ -52,14 +44,8 @@ func TestDifferentServers(t *testing.T) {
 // the others, who exchange none.
 func TestShares(t *testing.T) {
 	const pages = 40_000
-	before, err := placement.New(names(4), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := placement.New(names(5), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(placement.New(names(4), 1))(t)
+	after := must.Get(placement.New(names(5), 1))(t)
 	count := make([]int, 5)
 	var x, y [1]int
 	for page := range uint64(pages) {
@@ -89,25 +75,9 @@ func TestRefused(t *testing.T) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	p, err := placement.New(names(8), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(placement.New(names(8), 2))(t)
 	page, into := uint64(0), make([]int, 2)
-	if n := testing.AllocsPerRun(100, func() { p.Of(page, into); page++ }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkOf(b *testing.B) {
-	p, err := placement.New(names(8), 2)
-	if err != nil {
-		b.Fatal(err)
-	}
-	into := make([]int, 2)
-	for i := range b.N {
-		p.Of(uint64(i), into)
-	}
+	should.Be(t, testing.AllocsPerRun(100, func() { p.Of(page, into); page++ }), 0, "allocations")
 }
 
 // TestConfiguration: a configuration is read as it was written, each next one is one step further, and nonsense is refused.

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 )
 
@@ -52,27 +51,20 @@ func (r *Request) Stamp() Stamp { return Stamp{Version: r.Expected, Client: r.Cl
 type Found struct {
 	Digest Digest
 	// Host that has the page, or -1 if the page is the reply's payload.
-	Host int
+	Host int32
+	_    uint32
 }
 
 // Encode writes it behind a Reply, up to FoundSize bytes of b.
-func (f *Found) Encode(b []byte) {
-	_ = b[:FoundSize]
-	copy(b[ReplySize:], f.Digest[:])
-	binary.LittleEndian.PutUint32(b[FoundSize-8:], uint32(f.Host+1))
-	binary.LittleEndian.PutUint32(b[FoundSize-4:], 0)
-}
+func (f *Found) Encode(b []byte) { put(b, f) }
 
 // ParseFound reads it. Errors are *FormatError.
 func ParseFound(b []byte) (Found, error) {
-	if len(b) < FoundSize {
-		return Found{}, &FormatError{"length of what was found", uint64(len(b)), fmt.Sprintf("at least %d", FoundSize)}
+	f, err := get[Found](b, "page that was found")
+	if err == nil && (f.Host < -1 || f.Host >= MaxHosts) {
+		err = &FormatError{"host of the page that was found", uint64(f.Host), fmt.Sprintf("-1 to %d", MaxHosts-1)}
 	}
-	host := binary.LittleEndian.Uint32(b[FoundSize-8:])
-	if host > MaxHosts {
-		return Found{}, &FormatError{"host of what was found", uint64(host), fmt.Sprintf("0 to %d", MaxHosts)}
-	}
-	return Found{Digest: Digest(b[ReplySize:]), Host: int(host) - 1}, nil
+	return f, err
 }
 
 // AgeBuckets is the number of buckets in which ages are counted.
@@ -87,27 +79,17 @@ type Summary struct {
 }
 
 // Encode writes the summary behind a Reply, up to SummarySize bytes of b.
-func (a *Summary) Encode(b []byte) {
-	_ = b[:SummarySize]
-	binary.LittleEndian.PutUint64(b[ReplySize:], a.Evicted)
-	for i, n := range a.Frames {
-		binary.LittleEndian.PutUint32(b[ReplySize+8+4*i:], n)
-	}
-}
+func (a *Summary) Encode(b []byte) { put(b, a) }
 
 // ParseSummary reads the summary of a host that lends so many frames. Errors are *FormatError.
 func ParseSummary(b []byte, lent uint64) (Summary, error) {
-	if len(b) < SummarySize {
-		return Summary{}, &FormatError{"length of the summary", uint64(len(b)), fmt.Sprintf("at least %d", SummarySize)}
-	}
-	a := Summary{Evicted: binary.LittleEndian.Uint64(b[ReplySize:])}
+	a, err := get[Summary](b, "summary")
 	all := uint64(0)
-	for i := range a.Frames {
-		a.Frames[i] = binary.LittleEndian.Uint32(b[ReplySize+8+4*i:])
-		all += uint64(a.Frames[i])
+	for _, n := range a.Frames {
+		all += uint64(n)
 	}
-	if all > lent {
-		return Summary{}, &FormatError{"number of frames with an age", all, fmt.Sprintf("at most the %d that are lent", lent)}
+	if err == nil && all > lent {
+		err = &FormatError{"number of frames with an age", all, fmt.Sprintf("at most the %d that are lent", lent)}
 	}
-	return a, nil
+	return a, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	. "github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -27,11 +28,9 @@ func TestCooperateRoundTrip(t *testing.T) {
 			t.Fatalf("%+v", q)
 		}
 		b := make([]byte, SummarySize)
-		found := Found{Digest: DigestOf(rapid.SliceOf(rapid.Byte()).Draw(t, "page")), Host: host.Draw(t, "host")}
+		found := Found{Digest: DigestOf(rapid.SliceOf(rapid.Byte()).Draw(t, "page")), Host: int32(host.Draw(t, "host"))}
 		found.Encode(b)
-		if got, err := ParseFound(b[:FoundSize]); err != nil || got != found {
-			t.Fatalf("%+v, %v: it was %+v", got, err, found)
-		}
+		must.Give(ParseFound(b[:FoundSize]))(t, found)
 		s := Summary{Evicted: rapid.Uint64().Draw(t, "evicted")}
 		all := uint64(0)
 		for i := range s.Frames {
@@ -39,16 +38,14 @@ func TestCooperateRoundTrip(t *testing.T) {
 			all += uint64(s.Frames[i])
 		}
 		s.Encode(b)
-		if got, err := ParseSummary(b, all); err != nil || got != s {
-			t.Fatalf("%+v, %v: it was %+v", got, err, s)
-		}
+		must.Give(ParseSummary(b, all))(t, s)
 	})
 }
 
 // TestCooperateRefused: the error names the field.
 func TestCooperateRefused(t *testing.T) {
 	found := make([]byte, FoundSize)
-	found[FoundSize-8] = MaxHosts + 1
+	found[FoundSize-8] = MaxHosts
 	summary := make([]byte, SummarySize)
 	(&Summary{Frames: [AgeBuckets]uint32{1 << 31, 1 << 31}}).Encode(summary)
 	_, host := ParseFound(found)
@@ -58,7 +55,7 @@ func TestCooperateRefused(t *testing.T) {
 	_, _, _, from := (&Request{Offset: MaxHosts + 1}).Moved()
 	_, _, _, to := (&Request{Next: MaxHosts + 1}).Moved()
 	for want, err := range map[string]error{
-		"host of what was found": host, "length of what was found": short, "number of frames with an age": most,
+		"host of the page that was found": host, "length of the page that was found": short, "number of frames with an age": most,
 		"length of the summary": shortSummary, "host that gives up the page": from, "host that gets the page": to,
 	} {
 		var f *FormatError

@@ -1,29 +1,10 @@
 package protocol_test
 
 import (
-	"bytes"
 	"testing"
 
 	. "github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
-
-// FuzzRequest: whatever is accepted is written again as it was.
-func FuzzRequest(f *testing.F) {
-	b := make([]byte, RequestSize)
-	(&Request{Operation: Write, Condition: IfOlder, Length: 4096, Page: 7, Next: 9}).Encode(b)
-	f.Add(b)
-	f.Add(b[:RequestSize-1])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := ParseRequest(b)
-		if err != nil {
-			return
-		}
-		again := make([]byte, RequestSize)
-		if r.Encode(again); !bytes.Equal(again, b[:RequestSize]) {
-			t.Fatalf("%x became %x", b, again)
-		}
-	})
-}
 
 // FuzzReply: what is accepted has a result that is known, and pages within bounds.
 func FuzzReply(f *testing.F) {

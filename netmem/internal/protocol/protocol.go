@@ -1,6 +1,6 @@
 // Package protocol has what clients and servers of network memory say to each other:
-// one request and one reply for each operation, in the message of a ring, with a page,
-// or a part of one, as payload. netmem/PROTOCOL.md describes it; a test compares the two.
+// one request and one reply for each operation, in the message of a ring, with a page
+// as payload. netmem/PROTOCOL.md describes it; a test compares the two.
 package protocol
 
 import (
@@ -27,7 +27,7 @@ type Operation uint8
 // Operations.
 const (
 	Describe Operation = 1 // what is lent
-	Fetch    Operation = 2 // a page, or a part of one; the reply has it as payload
+	Fetch    Operation = 2 // a page; the reply has it as payload
 	Write    Operation = 3 // the payload becomes the page
 	Adopt    Operation = 4 // the record of a pool becomes the server's
 	Stat     Operation = 5 // what has been counted
@@ -69,6 +69,7 @@ const (
 
 // Request is a request. Fields that its operation does not use are zero.
 type Request struct {
+	_         uint8 // Number, in a message
 	Operation Operation
 	Condition Condition
 	// Length in bytes of what is fetched or written.
@@ -76,8 +77,9 @@ type Request struct {
 	// Incarnation of the server that the client takes it for.
 	Incarnation uint64
 	Page        uint64
-	// Offset of the part that is fetched, in bytes from the beginning of the page.
-	Offset uint32
+	// Offset is of Adopt, Find and Move: see SetRecord and SetMove.
+	Offset   uint32
+	reserved uint32
 	// Expected and Next are versions of the page, see Condition.
 	Expected, Next uint64
 	// Client is a number of the client's own, which is kept with what it writes.
@@ -101,19 +103,8 @@ func (r *Request) Record() (to Record, since uint64, joining bool) {
 
 // Encode writes the request into the first RequestSize bytes of b.
 func (r *Request) Encode(b []byte) {
-	_ = b[:RequestSize]
-	b[0], b[1] = Number, byte(r.Operation)
-	le := binary.LittleEndian
-	le.PutUint16(b[2:], uint16(r.Condition))
-	le.PutUint32(b[4:], r.Length)
-	le.PutUint64(b[8:], r.Incarnation)
-	le.PutUint64(b[16:], r.Page)
-	le.PutUint32(b[24:], r.Offset)
-	le.PutUint32(b[28:], 0)
-	le.PutUint64(b[32:], r.Expected)
-	le.PutUint64(b[40:], r.Next)
-	le.PutUint64(b[48:], r.Client)
-	le.PutUint64(b[56:], r.Epoch)
+	copy(b[:RequestSize], raw(r))
+	b[0] = Number
 }
 
 // FormatError is a request or reply that cannot be read.
@@ -130,21 +121,11 @@ func (e *FormatError) Error() string {
 // ParseRequest reads a request. The operation, and whether the values make sense for an
 // export, are for the server to check.
 func ParseRequest(b []byte) (Request, error) {
-	if len(b) < RequestSize {
-		return Request{}, &FormatError{"length of the request", uint64(len(b)), fmt.Sprintf("at least %d", RequestSize)}
+	r, err := begin[Request](b, "request")
+	if r.reserved != 0 {
+		err = &FormatError{"reserved field of the request", uint64(r.reserved), "0"}
 	}
-	if b[0] != Number {
-		return Request{}, &FormatError{"version of the request", uint64(b[0]), fmt.Sprint(Number)}
-	}
-	le := binary.LittleEndian
-	if reserved := le.Uint32(b[28:]); reserved != 0 {
-		return Request{}, &FormatError{"reserved field of the request", uint64(reserved), "0"}
-	}
-	return Request{
-		Operation: Operation(b[1]), Condition: Condition(le.Uint16(b[2:])), Length: le.Uint32(b[4:]),
-		Incarnation: le.Uint64(b[8:]), Page: le.Uint64(b[16:]), Offset: le.Uint32(b[24:]),
-		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]),
-	}, nil
+	return r, err
 }
 
 // Result says how a request went.
@@ -155,7 +136,7 @@ const (
 	OK               Result = 0
 	BadRequest       Result = 1  // it is not one of this protocol
 	BadOperation     Result = 2  // no such operation, or a condition of none
-	OutsideExport    Result = 3  // the page, or the part of it, is not lent
+	OutsideExport    Result = 3  // the page is not lent
 	BadLength        Result = 4  // the payload is not what the request says, or not a page
 	OtherIncarnation Result = 5  // the server is not the one that the client takes it for
 	VersionConflict  Result = 6  // the page has another version; the reply has it
@@ -197,43 +178,31 @@ const (
 
 // Reply begins all replies.
 type Reply struct {
+	_         uint8     // Number, in a message
 	Operation Operation // of the request
 	Result    Result
-	Flags     uint32
 	// Length in bytes of the payload.
 	Length      uint32
 	Incarnation uint64 // of the server
 	// Version of the page, and who wrote it last, as it is after the operation.
 	Version, Client uint64
+	Flags           uint32
+	reserved        uint32
 }
 
 // Encode writes the reply into the first ReplySize bytes of b.
 func (r *Reply) Encode(b []byte) {
-	_ = b[:ReplySize]
-	b[0], b[1] = Number, byte(r.Operation)
-	le := binary.LittleEndian
-	le.PutUint16(b[2:], uint16(r.Result))
-	le.PutUint32(b[4:], r.Length)
-	le.PutUint64(b[8:], r.Incarnation)
-	le.PutUint64(b[16:], r.Version)
-	le.PutUint64(b[24:], r.Client)
-	le.PutUint32(b[32:], r.Flags)
-	le.PutUint32(b[36:], 0)
+	copy(b[:ReplySize], raw(r))
+	b[0] = Number
 }
 
 // ParseReply reads a reply to a request for operation o.
 func ParseReply(o Operation, b []byte) (Reply, error) {
-	if len(b) < ReplySize {
-		return Reply{}, &FormatError{"length of the reply", uint64(len(b)), fmt.Sprintf("at least %d", ReplySize)}
+	r, err := begin[Reply](b, "reply")
+	if err != nil {
+		return r, err
 	}
-	if b[0] != Number {
-		return Reply{}, &FormatError{"version of the reply", uint64(b[0]), fmt.Sprint(Number)}
-	}
-	le := binary.LittleEndian
-	r := Reply{
-		Operation: Operation(b[1]), Result: Result(le.Uint16(b[2:])), Length: le.Uint32(b[4:]), Incarnation: le.Uint64(b[8:]),
-		Version: le.Uint64(b[16:]), Client: le.Uint64(b[24:]), Flags: le.Uint32(b[32:]),
-	}
+	r.reserved = 0
 	if r.Operation != o {
 		return Reply{}, &FormatError{"operation of the reply", uint64(r.Operation), o.String()}
 	}
@@ -241,6 +210,17 @@ func ParseReply(o Operation, b []byte) (Reply, error) {
 		return Reply{}, &FormatError{"result of the reply", uint64(r.Result), fmt.Sprintf("0 to %d", len(results)-1)}
 	}
 	return r, nil
+}
+
+// put writes a value of fixed size behind a Reply, which b has room for.
+func put(b []byte, v any) { _, _ = binary.Encode(b[ReplySize:], binary.LittleEndian, v) }
+
+// get reads a value of fixed size behind a Reply. what names it in the *FormatError of a reply that is too short.
+func get[T any](b []byte, what string) (v T, err error) {
+	if _, err := binary.Decode(b[min(ReplySize, len(b)):], binary.LittleEndian, &v); err != nil {
+		return v, &FormatError{"length of the " + what, uint64(len(b)), fmt.Sprintf("at least %d", ReplySize+binary.Size(v))}
+	}
+	return v, nil
 }
 
 // Description describes the memory that a server lends. It follows the Reply to Describe and Adopt.
@@ -254,28 +234,11 @@ type Description struct {
 	Page uint32
 	// ReadOnly: writes are refused.
 	ReadOnly bool
+	_        [3]byte
 }
-
-// readOnly is a flag of a Description.
-const readOnly = 1 << 0
 
 // Encode writes the description behind a Reply, up to DescribeSize bytes of b.
-func (d *Description) Encode(b []byte) {
-	_ = b[:DescribeSize]
-	le := binary.LittleEndian
-	le.PutUint64(b[40:], d.Pool)
-	le.PutUint64(b[48:], d.Base)
-	le.PutUint64(b[80:], d.Epoch)
-	le.PutUint64(b[88:], d.Members)
-	le.PutUint64(b[56:], d.Span)
-	le.PutUint64(b[64:], d.Capacity)
-	le.PutUint32(b[72:], d.Page)
-	var flags uint32
-	if d.ReadOnly {
-		flags |= readOnly
-	}
-	le.PutUint32(b[76:], flags)
-}
+func (d *Description) Encode(b []byte) { put(b, d) }
 
 // Pages that may be lent, and how far addresses may reach.
 const (
@@ -286,15 +249,9 @@ const (
 
 // ParseDescription reads a description, and refuses one that makes no sense.
 func ParseDescription(b []byte) (Description, error) {
-	if len(b) < DescribeSize {
-		return Description{}, &FormatError{"length of the description", uint64(len(b)), fmt.Sprintf("at least %d", DescribeSize)}
-	}
-	le := binary.LittleEndian
-	flags := le.Uint32(b[76:])
-	d := Description{
-		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:])},
-		Span:   le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
-		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0,
+	d, err := get[Description](b, "description")
+	if err != nil {
+		return d, err
 	}
 	if d.Page < MinPage || d.Page > MaxPage || d.Page&(d.Page-1) != 0 {
 		return Description{}, &FormatError{"page of the description", uint64(d.Page), fmt.Sprintf("a power of two from %d to %d", MinPage, MaxPage)}
@@ -321,18 +278,7 @@ type Counters struct {
 }
 
 // Encode writes the counters behind a Reply, up to StatSize bytes of b.
-func (c *Counters) Encode(b []byte) {
-	_ = b[:StatSize]
-	for i, v := range [...]uint64{c.Fetches, c.Writes, c.Refused, c.BytesOut, c.BytesIn, c.Stored, c.Capacity, c.Clients} {
-		binary.LittleEndian.PutUint64(b[ReplySize+8*i:], v)
-	}
-}
+func (c *Counters) Encode(b []byte) { put(b, c) }
 
-// ParseCounters reads counters.
-func ParseCounters(b []byte) (Counters, error) {
-	if len(b) < StatSize {
-		return Counters{}, &FormatError{"length of the counters", uint64(len(b)), fmt.Sprintf("at least %d", StatSize)}
-	}
-	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[ReplySize+8*i:]) }
-	return Counters{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)}, nil
-}
+// ParseCounters reads counters. Errors are *FormatError.
+func ParseCounters(b []byte) (Counters, error) { return get[Counters](b, "counters") }

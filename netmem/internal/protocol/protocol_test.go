@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	. "github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -24,9 +26,7 @@ func TestRoundTrip(t *testing.T) {
 			Offset: rapid.Uint32().Draw(t, "offset"), Expected: word.Draw(t, "expected"), Next: word.Draw(t, "next"), Client: word.Draw(t, "client"), Epoch: word.Draw(t, "epoch"),
 		}
 		req.Encode(b)
-		if got, err := ParseRequest(b[:RequestSize]); err != nil || got != req {
-			t.Fatalf("%+v, %v: it was %+v", got, err, req)
-		}
+		must.Give(ParseRequest(b[:RequestSize]))(t, req)
 		rep := Reply{
 			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(NotHeld)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
 			Length: req.Length, Incarnation: req.Incarnation, Version: req.Next, Client: req.Client,
@@ -38,17 +38,11 @@ func TestRoundTrip(t *testing.T) {
 		}
 		d.Span = uint64(d.Page) * rapid.Uint64Range(1, MaxPages).Draw(t, "span")
 		d.Encode(b)
-		if got, err := ParseDescription(b[:DescribeSize]); err != nil || got != d {
-			t.Fatalf("%+v, %v: it was %+v", got, err, d)
-		}
+		must.Give(ParseDescription(b[:DescribeSize]))(t, d)
 		c := Counters{word.Draw(t, "c"), 1, 2, 3, 4, 5, 6, word.Draw(t, "clients")}
 		c.Encode(b)
-		if got, err := ParseCounters(b[:StatSize]); err != nil || got != c {
-			t.Fatalf("%+v, %v: it was %+v", got, err, c)
-		}
-		if got, err := ParseReply(req.Operation, b[:ReplySize]); err != nil || got != rep {
-			t.Fatalf("%+v, %v: it was %+v", got, err, rep)
-		}
+		must.Give(ParseCounters(b[:StatSize]))(t, c)
+		must.Give(ParseReply(req.Operation, b[:ReplySize]))(t, rep)
 	})
 }
 
@@ -128,10 +122,7 @@ func TestRefused(t *testing.T) {
 
 // TestDocument compares the numbers of PROTOCOL.md with ours.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../netmem/PROTOCOL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../netmem/PROTOCOL.md"))(t)
 	ours := map[string]int{
 		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "adopt": int(Adopt), "stat": int(Stat), "stamps": int(Stamps),
 		"find": int(Find), "move": int(Move), "get": int(Get), "put": int(Put), "ages": int(Ages), "found": FoundSize, "summary": SummarySize, "Held": Held, "Left": Left, "NotHeld": int(NotHeld), "direct": int(Direct), "window": WindowSize, "place": PlaceSize,
@@ -147,7 +138,5 @@ func TestDocument(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `(\\w+)` \\|").FindAllStringSubmatch(string(text), -1) {
 		theirs[row[2]], _ = strconv.Atoi(row[1])
 	}
-	if d := cmp.Diff(theirs, ours); d != "" {
-		t.Errorf("the document and the code differ:\n%s", d)
-	}
+	should.Be(t, cmp.Diff(theirs, ours), "", "the document and the code differ")
 }

@@ -1,7 +1,5 @@
 package protocol
 
-import "encoding/binary"
-
 // Record says to which pool a server belongs, and which configuration of it the server knows. The zero Record is
 // that of no pool.
 type Record struct {
@@ -25,24 +23,18 @@ func (r Record) Check() error {
 type Stamp struct {
 	Version, Client uint64
 	Flags           uint32
+	reserved        uint32
 }
 
 // Same reports whether two stamps are of the same bytes.
 func (s Stamp) Same(t Stamp) bool { return s.Version == t.Version && s.Client == t.Client }
 
 // Encode writes the stamp into the first StampSize bytes of b.
-func (s Stamp) Encode(b []byte) {
-	_ = b[:StampSize]
-	le := binary.LittleEndian
-	le.PutUint64(b, s.Version)
-	le.PutUint64(b[8:], s.Client)
-	le.PutUint32(b[16:], s.Flags)
-	le.PutUint32(b[20:], 0)
-}
+func (s *Stamp) Encode(b []byte) { copy(b[:StampSize], raw(s)) }
 
 // StampAt reads the stamp in the first StampSize bytes of b.
-func StampAt(b []byte) Stamp {
-	_ = b[:StampSize]
-	le := binary.LittleEndian
-	return Stamp{Version: le.Uint64(b), Client: le.Uint64(b[8:]), Flags: le.Uint32(b[16:])}
+func StampAt(b []byte) (s Stamp) {
+	copy(raw(&s), b[:StampSize])
+	s.reserved = 0
+	return s
 }

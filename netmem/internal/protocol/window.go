@@ -1,9 +1,6 @@
 package protocol
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 // Sizes in bytes of the reply to Direct, and of an entry of the table that it names.
 const (
@@ -18,32 +15,22 @@ const DirectSuffix = ".direct"
 type Window struct {
 	// Handle of the registration that has both; 0: the server has no such memory.
 	Handle uint32
+	_      uint32
 	// Frames is the address of frame 0. Each has the size of a page. Table is the address of the
 	// Place of page 0. Both are addresses of the registration.
 	Frames, Table uint64
 }
 
 // Encode writes it behind a Reply, up to WindowSize bytes of b.
-func (w *Window) Encode(b []byte) {
-	_ = b[:WindowSize]
-	le := binary.LittleEndian
-	le.PutUint32(b[ReplySize:], w.Handle)
-	le.PutUint32(b[ReplySize+4:], 0)
-	le.PutUint64(b[ReplySize+8:], w.Frames)
-	le.PutUint64(b[ReplySize+16:], w.Table)
-}
+func (w *Window) Encode(b []byte) { put(b, w) }
 
 // ParseWindow reads it. Errors are *FormatError.
 func ParseWindow(b []byte) (Window, error) {
-	if len(b) < WindowSize {
-		return Window{}, &FormatError{"length of the window", uint64(len(b)), fmt.Sprintf("at least %d", WindowSize)}
+	w, err := get[Window](b, "window")
+	if err == nil && w.Handle == 0 {
+		err = &FormatError{"handle of the window", 0, "that of a registration"}
 	}
-	le := binary.LittleEndian
-	w := Window{Handle: le.Uint32(b[ReplySize:]), Frames: le.Uint64(b[ReplySize+8:]), Table: le.Uint64(b[ReplySize+16:])}
-	if w.Handle == 0 {
-		return Window{}, &FormatError{"handle of the window", 0, "that of a registration"}
-	}
-	return w, nil
+	return w, err
 }
 
 // Place says which frame has a page, and what the reply to a fetch would say of the page.

@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 )
 
@@ -66,9 +67,7 @@ func TestMissedBeforeMarker(t *testing.T) {
 	if last.Marker < 23 {
 		t.Fatalf("%+v leaves no room for two pages before the marker", last)
 	}
-	if a := d.Seen(21, true); a != (readahead.Advice{}) {
-		t.Fatalf("one page that was missed gets %+v", a)
-	}
+	must.Be(t, d.Seen(21, true), readahead.Advice{}, "one page that was missed")
 	if a := d.Seen(22, true); a.First != 23 || a.End <= a.First {
 		t.Errorf("two pages that were missed get %+v", a)
 	}
@@ -78,14 +77,10 @@ func TestMissedBeforeMarker(t *testing.T) {
 func TestRandom(t *testing.T) {
 	d := readahead.Detector{Window: 32}
 	for i := range uint64(1000) {
-		if a := d.Seen(i*7919%100_003, true); a != (readahead.Advice{}) {
-			t.Fatalf("%+v ahead", a)
-		}
+		must.Be(t, d.Seen(i*7919%100_003, true), readahead.Advice{}, "ahead")
 	}
 	none := readahead.Detector{}
 	for i := range uint64(10) {
-		if a := none.Seen(i, true); a != (readahead.Advice{}) {
-			t.Fatalf("%+v ahead without a window", a)
-		}
+		must.Be(t, none.Seen(i, true), readahead.Advice{}, "ahead without a window")
 	}
 }

@@ -114,7 +114,6 @@ func protect(fd int, a *protectArgument) error {
 	return call(fd, request(readWrite, ioctlProtect, unsafe.Sizeof(*a)), unsafe.Pointer(a))
 }
 
-// copyIn copies from memory of this process.
 func copyIn(fd int, a *copyArgument, from []byte) error {
 	a.From, a.Length = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(from)))), uint64(len(from))
 	return call(fd, request(readWrite, ioctlCopy, unsafe.Sizeof(*a)), unsafe.Pointer(a))

@@ -22,7 +22,6 @@ type Object struct {
 	UserModeOnly bool
 }
 
-// maxEvents is the most events that Read takes at once.
 const maxEvents = 64
 
 // Event is a fault: a thread waits.
@@ -96,8 +95,8 @@ func Take(fd int) (*Object, error) {
 
 func own(fd int) *Object { return &Object{fd: fd, file: os.NewFile(uintptr(fd), "userfaultfd")} }
 
-// FD is the descriptor, to be passed to another process. The object keeps it.
-func (o *Object) FD() int { return o.fd }
+// File is the descriptor, to be passed to another process. The object keeps it.
+func (o *Object) File() *os.File { return o.file }
 
 // Close closes the descriptor, and ends Read with os.ErrClosed. When the last copy of it in
 // any process is closed, missing pages are zeros again. No other method is called then.
@@ -215,7 +214,6 @@ const (
 	HintNoRights = "sysctl -w vm.unprivileged_userfaultfd=1; in a container, also a seccomp profile that allows userfaultfd"
 )
 
-// failed makes the error of an errno.
 func failed(op string, err error) error {
 	cause, hint := error(nil), ""
 	switch {

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -24,9 +26,7 @@ func object(t *testing.T) *userfault.Object {
 	if errors.Is(err, userfault.ErrNoKernel) || errors.Is(err, userfault.ErrNoRights) || errors.Is(err, userfault.ErrTooOld) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { o.Close() })
 	return o
 }
@@ -34,18 +34,10 @@ func object(t *testing.T) *userfault.Object {
 // memory maps a file in memory of so many pages.
 func memory(t *testing.T, pages int64) (fd int, mapped []byte) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("trapeze-test", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd = must.Get(unix.MemfdCreate("trapeze-test", unix.MFD_CLOEXEC))(t)
 	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Ftruncate(fd, pages*page); err != nil {
-		t.Fatal(err)
-	}
-	mapped, err = unix.Mmap(fd, 0, int(pages*page), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Ftruncate(fd, pages*page))
+	mapped = must.Get(unix.Mmap(fd, 0, int(pages*page), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { _ = unix.Munmap(mapped) })
 	return fd, mapped
 }
@@ -56,37 +48,21 @@ func TestCopy(t *testing.T) {
 	leaktest.Check(t)
 	o := object(t)
 	fd, m := memory(t, 4)
-	if err := o.Register(m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.Register(m))
 	base := userfault.Address(m)
 	want := bytes.Repeat([]byte{0xa5}, 2*page)
-	if err := o.Copy(base+page, want, false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.Copy(base+page, want, false))
 	got := make([]byte, 2*page)
-	if n, err := unix.Pread(fd, got, page); err != nil || n != len(got) {
-		t.Fatal(n, err)
-	}
+	must.Give(unix.Pread(fd, got, page))(t, len(got))
 	if !bytes.Equal(got, want) || !bytes.Equal(m[page:3*page], want) {
 		t.Error("the pages are not what was copied")
 	}
-	if err := o.Copy(base+page, want[:page], false); !errors.Is(err, userfault.ErrPresent) {
-		t.Errorf("where a page is: %v", err)
-	}
-	if err := o.Protect(base+page, page); err != nil {
-		t.Error(err)
-	}
-	if err := o.Unprotect(base+page, page); err != nil {
-		t.Error(err)
-	}
+	should.Fail(t, o.Copy(base+page, want[:page], false), userfault.ErrPresent, "where a page")
+	should.OK(t, o.Protect(base+page, page))
+	should.OK(t, o.Unprotect(base+page, page))
 	m[page] = 1
-	if err := unix.Ftruncate(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Copy(base, want[:page], false); !errors.Is(err, userfault.ErrGone) {
-		t.Errorf("into a file that was cut: %v", err)
-	}
+	must.OK(t, unix.Ftruncate(fd, 0))
+	should.Fail(t, o.Copy(base, want[:page], false), userfault.ErrGone, "into a file that was cut")
 }
 
 // TestUnmapped: memory that is unmapped is gone.
@@ -94,51 +70,30 @@ func TestUnmapped(t *testing.T) {
 	leaktest.Check(t)
 	o := object(t)
 	_, m := memory(t, 1)
-	if err := o.Register(m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.Register(m))
 	base := userfault.Address(m)
-	if err := unix.Munmap(m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Munmap(m))
 	var e *via.Error
 	if err := o.Copy(base, make([]byte, page), true); !errors.Is(err, userfault.ErrGone) || !errors.As(err, &e) || e.Op == "" {
 		t.Errorf("%v", err)
 	}
-	if err := o.Protect(base, page); !errors.Is(err, userfault.ErrGone) {
-		t.Errorf("protecting: %v", err)
-	}
+	should.Fail(t, o.Protect(base, page), userfault.ErrGone, "protecting")
 }
 
 // TestTake: only a userfaultfd is taken for one, and reading it ends with Close.
 func TestTake(t *testing.T) {
 	leaktest.Check(t)
 	o := object(t)
-	fd, err := unix.FcntlInt(uintptr(o.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken, err := userfault.Take(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.FcntlInt(o.File().Fd(), unix.F_DUPFD_CLOEXEC, 0))(t)
+	taken := must.Get(userfault.Take(fd))(t)
 	done := make(chan error)
 	go func() {
 		_, err := taken.Read(make([]userfault.Event, 1))
 		done <- err
 	}()
-	if err := taken.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; !errors.Is(err, os.ErrClosed) {
-		t.Errorf("reading: %v", err)
-	}
-	other, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	should.OK(t, taken.Close())
+	should.Fail(t, <-done, os.ErrClosed, "reading")
+	other := must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	defer unix.Close(other)
-	if _, err := userfault.Take(other); !errors.Is(err, userfault.ErrNotObject) {
-		t.Errorf("an eventfd: %v", err)
-	}
+	should.Refuse(userfault.Take(other))(t, userfault.ErrNotObject, "an eventfd")
 }

@@ -7,9 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 )
 
 // helpReport is the JSON of help.
@@ -36,53 +33,32 @@ type helpCommand struct {
 	Summary string `json:"summary"`
 }
 
-// addHelp has help printed as JSON if that is asked for, by --help and by 'help'.
+// addHelp has help printed as JSON if that is asked for, flags wrapped where terminals end, and commands refused
+// that are not known.
 func (r *run) addHelp(root *cobra.Command) {
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", command.Columns)))
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		if !r.JSON {
-			// An error of writing is kept by stdout.
-			_, _ = fmt.Fprintf(r.Stdout, "%s\n\n", command.Wrap(strings.TrimSpace(cmp.Or(c.Long, c.Short))))
-			if c.Runnable() || c.HasSubCommands() {
-				_, _ = fmt.Fprint(r.Stdout, command.Wrap(c.UsageString()))
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
 			}
+			return err
+		}
+	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	text := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if !r.JSON {
+			text(c, args)
 			return
 		}
-		// An error of writing is kept by stdout.
-		_ = r.PrintJSON(describeCommand(c))
-	})
-	root.SetHelpCommand(&cobra.Command{
-		Use:   "help [COMMAND]...",
-		Short: "Help about a command or topic",
-		Long: `Help about a command or topic, as COMMAND --help prints it.
-
-` + keys.Of(helpReport{}),
-		Example:           r.HelpExample,
-		ValidArgsFunction: completeCommands,
-		RunE: func(_ *cobra.Command, args []string) error {
-			c, rest, err := root.Find(args)
-			if err != nil {
-				return err
-			}
-			if err := noSuchCommand(c, rest); err != nil {
-				return err
-			}
-			c.InitDefaultHelpFlag()
-			return c.Help()
-		},
+		_ = r.PrintJSON(describe(c)) // stdout keeps an error of writing
 	})
 }
 
-// wrapExamples makes the examples of c, and of what stands below it, fit terminals.
-func wrapExamples(c *cobra.Command) {
-	c.Example = command.WrapExample(c.Example)
-	for _, sub := range c.Commands() {
-		wrapExamples(sub)
-	}
-}
-
-func describeCommand(c *cobra.Command) helpReport {
-	r := helpReport{Command: c.CommandPath(), Usage: c.UseLine(), Summary: c.Short, Description: c.Long, Examples: c.Example,
+func describe(c *cobra.Command) helpReport {
+	r := helpReport{Command: c.CommandPath(), Usage: c.UseLine(), Summary: c.Short, Description: cmp.Or(c.Long, c.Short), Examples: c.Example,
 		Flags: []helpFlag{}, Commands: []helpCommand{}}
 	add := func(f *pflag.Flag) {
 		if !f.Hidden {

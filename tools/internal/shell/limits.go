@@ -3,7 +3,6 @@ package shell
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,10 +14,6 @@ import (
 // any of our code runs.
 const leastAddressSpace = 2 << 30
 
-// runtimeFiles counts the files that the Go runtime needs when the first one is waited
-// for: an epoll and an event. The pipe that makes it wait needs two.
-const runtimeFiles = 4
-
 // checkLimits fails if the process may not have what the Go runtime needs, which
 // would otherwise end it by a dump of all goroutines.
 func checkLimits() error {
@@ -27,33 +22,7 @@ func checkLimits() error {
 		return fmt.Errorf("the limit of address space is %d MiB, and %d MiB are needed, most of it reserved and never used: raise it with ulimit -v",
 			space.Cur>>20, leastAddressSpace>>20)
 	}
-	if err := reserveFiles(); err != nil {
-		return fmt.Errorf("open the first files: %w", err)
-	}
 	return nil
-}
-
-// reserveFiles has the runtime open its files, if that is possible.
-func reserveFiles() error {
-	var held []int
-	var err error
-	for len(held) < runtimeFiles && err == nil {
-		var fd int
-		if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
-			held = append(held, fd)
-		}
-	}
-	for _, fd := range held {
-		_ = unix.Close(fd) // nothing was written to it
-	}
-	if err != nil {
-		return err
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.Close(), w.Close())
 }
 
 // limitHint says how to raise the limit of this process that has caused an error; empty

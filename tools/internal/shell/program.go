@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -23,12 +24,10 @@ import (
 type Program struct {
 	// Name is the word that a user types, as in "trapeze".
 	Name string
-	// Short, Long and Example are its help, HelpExample the example of its command help.
-	Short, Long, Example, HelpExample string
+	// Short, Long and Example are its help.
+	Short, Long, Example string
 	// Commands makes its commands.
 	Commands func(*command.Env) []*cobra.Command
-	// Moved has the program that holds each command which this one had before.
-	Moved map[string]string
 	// Values complete flags, by name, in every command that has them. A shell offers files for
 	// other flags.
 	Values map[string]Completer
@@ -51,18 +50,13 @@ func (p *Program) Main() int {
 	return p.run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, true)
 }
 
-// helpHelp says of every program what its help and JSON are.
-const helpHelp = `Every command takes --json, and prints an object, or an array where its help says
-so, on stdout and nothing else; its help has the keys. So does help itself.
-
-JSON keys of help: `
-
 // run is one run of a program.
 type run struct {
 	*Program
 	command.Env
-	observed observed
-	alone    bool // no other run is in this process
+	observed observeFlags
+	profiles *http.Server // nil without --pprof
+	alone    bool         // no other run is in this process
 	// started is set when a command has its arguments: errors before that are
 	// errors of usage.
 	started bool
@@ -90,8 +84,8 @@ func (p *Program) run(ctx context.Context, args []string, stdin io.Reader, stdou
 	err := limits
 	if limits == nil {
 		c, err = root.ExecuteContextC(ctx)
-		if e := r.observed.end(); err == nil {
-			err = e
+		if r.profiles != nil {
+			err = errors.Join(err, r.profiles.Close())
 		}
 	}
 	used, lost := out.outcome()
@@ -109,10 +103,10 @@ func (p *Program) run(ctx context.Context, args []string, stdin io.Reader, stdou
 	}
 	code := p.exitCode(ctx, err)
 	what := p.message(ctx, err, code)
-	if code == ExitUsage && !errors.As(err, new(*movedError)) {
+	if code == ExitUsage {
 		what += " (see '" + c.CommandPath() + " --help')"
 	}
-	if r.asksJSON(c, args) && !used {
+	if r.asksJSON(args) && !used {
 		// An error of writing it would say less than the one that stderr gets.
 		_ = r.PrintJSON(errorReport{what, code})
 	}
@@ -128,74 +122,46 @@ func showsBold(stdout io.Writer) bool {
 
 // asksJSON says whether command c was to print JSON. Flags behind a bad one have
 // not been parsed.
-func (r *run) asksJSON(c *cobra.Command, args []string) bool {
-	f := c.Flags().Lookup("json")
-	return f != nil && f.Value.String() == "true" || !r.started && slices.Contains(args, "--json")
+func (r *run) asksJSON(args []string) bool {
+	return r.JSON || !r.started && slices.Contains(args, "--json")
 }
 
 func (r *run) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           r.Name,
-		Short:         r.Short,
-		Long:          r.Long + "\n\n" + helpHelp + keys.List(helpReport{}) + ".",
+		Use:   r.Name,
+		Short: r.Short,
+		Long: r.Long + `
+
+Every command takes --json, and prints an object, or an array where its help says
+so, on stdout and nothing else; its help has the keys.`,
 		Example:       r.Example,
+		Version:       command.Built().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	version := root.Flags().Bool("version", false, "print which "+r.Name+" this is, as '"+r.Name+" version' does")
-	root.RunE = func(c *cobra.Command, _ []string) error {
-		if *version {
-			r.started = true
-			return r.printVersion()
-		}
-		return c.Help()
-	}
-	f := root.PersistentFlags()
-	f.BoolVar(&r.JSON, "json", false, "print the result as JSON on stdout, and nothing else")
-	f.StringVar(&r.Progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
-	r.observed.register(f)
+	root.SetVersionTemplate(r.Name + " {{.Version}}\n")
+	cmdtable.Global(root, &r.Env)
+	cmdtable.Global(root, &r.observed)
 	root.AddCommand(r.Commands(&r.Env)...)
 	root.AddCommand(r.version(), r.exitCodesTopic())
-	for _, c := range root.Commands() {
-		c.PersistentPreRunE = r.begin
-	}
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return r.begin(c) }
 	r.addHelp(root)
-	r.addCompletion(root)
-	r.addMoved(root)
-	refuseUnknown(root)
-	wrapExamples(root)
+	r.addValues(root)
 	return root
 }
 
 // begin checks what all commands have in common, once the arguments of one are known.
-func (r *run) begin(c *cobra.Command, args []string) error {
-	if _, err := r.Style(); err != nil {
-		return err
-	}
-	if err := checkEmpty(c, args); err != nil {
+func (r *run) begin(c *cobra.Command) error {
+	if err := c.ValidateFlagGroups(); err != nil {
 		return err
 	}
 	r.started = true
-	if err := r.observed.begin(c, &r.Env); err != nil {
+	if err := r.observe(c); err != nil {
 		return err
 	}
 	if r.alone { // wires and other parts that get no logger of the command
 		slog.SetDefault(command.Logger(c.Context(), slog.LevelInfo))
 	}
 	return nil
-}
-
-// movedError refuses a command that another program has.
-type movedError struct{ command, program string }
-
-func (e *movedError) Error() string {
-	return fmt.Sprintf("%s is a command of %s: run '%[2]s %[1]s'", e.command, e.program)
-}
-
-// addMoved has the commands that moved say where they are, whatever arguments and flags they get.
-func (r *run) addMoved(root *cobra.Command) {
-	for name, program := range r.Moved {
-		root.AddCommand(&cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error { return &movedError{name, program} }})
-	}
 }

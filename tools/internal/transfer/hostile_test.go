@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 )
 
@@ -70,9 +71,7 @@ func TestHostileSender(t *testing.T) {
 			if errors.Is(c.want, transfer.ErrPeerLost) {
 				_ = a.Close()
 			}
-			if err := <-done; !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
+			should.Fail(t, <-done, c.want)
 			if opened != c.opened || sink.committed || sink.discarded != c.opened {
 				t.Errorf("opened %v, committed %v, discarded %v", opened, sink.committed, sink.discarded)
 			}
@@ -103,9 +102,7 @@ func TestHostileReceiver(t *testing.T) {
 			hear(t, b)
 			say(t, b, c.script)
 			_ = b.CloseWrite()
-			if err := <-done; !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
+			should.Fail(t, <-done, c.want)
 		})
 	}
 }
@@ -160,9 +157,7 @@ func FuzzReceive(f *testing.F) {
 		_ = from.CloseWrite()
 		sink := &memory{}
 		_, err := transfer.Receive(context.Background(), to, func(o transfer.Offer) (transfer.Sink, error) {
-			if err := transfer.CheckName(o.Name); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, transfer.CheckName(o.Name))
 			return sink, nil
 		}, nil)
 		var remote *transfer.RemoteError

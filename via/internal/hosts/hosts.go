@@ -9,10 +9,6 @@
 // escapes text, without spaces. Names are of letters, digits, dots, hyphens and
 // underscores, and as good in capitals. A name with several addresses has them in the
 // order of the file, and an address with several names is called by the first.
-//
-// A program that publishes its address leases a line, which holds until a time and has a term:
-//
-//	02:00:00:00:00:03 gamma # leased 1764201600000 7
 package hosts
 
 import (
@@ -24,22 +20,16 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Host is who a name stands for.
-type Host struct {
-	MAC           datasheet.MAC
-	Discriminator string
-}
-
 // Table is the content of a file. Its zero value is empty.
 type Table struct {
-	byName map[string][]Host
-	byHost map[Host]string
-	order  []Host
+	byName map[string][]driver.Address
+	byHost map[driver.Address]string
+	order  []driver.Address
 }
 
 // Limits of a file.
@@ -57,32 +47,13 @@ var goodName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`
 // GoodName says that a host can have a name.
 func GoodName(name string) bool { return len(name) <= MaxName && goodName.MatchString(name) }
 
-// Entry is the line that gives a host a name.
-func Entry(h Host, name string) string {
-	if h.Discriminator == "" {
-		return fmt.Sprintf("%v %s", h.MAC, name)
-	}
-	return fmt.Sprintf("%v/%s %s", h.MAC, escaped(h.Discriminator), name)
-}
-
-// escaped writes a discriminator without spaces and comments.
-func escaped(d string) string {
-	quoted := strconv.QuoteToASCII(d)
-	quoted = quoted[1 : len(quoted)-1]
-	return strings.NewReplacer(" ", `\x20`, "#", `\x23`).Replace(quoted)
-}
-
 // Parse reads a file. Its errors say in which line what is wrong.
 func Parse(r io.Reader) (*Table, error) {
-	t := &Table{byName: map[string][]Host{}, byHost: map[Host]string{}}
+	t := &Table{byName: map[string][]driver.Address{}, byHost: map[driver.Address]string{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 512), MaxLine)
-	now := time.Now()
 	for n := 1; lines.Scan(); n++ {
-		text, comment, _ := strings.Cut(lines.Text(), "#")
-		if l, leased := parseLease(comment); leased && !now.Before(l.Until) {
-			continue
-		}
+		text, _, _ := strings.Cut(lines.Text(), "#")
 		if err := t.add(strings.Fields(text)); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -123,7 +94,7 @@ func (t *Table) add(fields []string) error {
 }
 
 // ParseHost reads an address. Its discriminator may have Go's quotes around it.
-func ParseHost(s string) (h Host, err error) {
+func ParseHost(s string) (h driver.Address, err error) {
 	mac, rest, named := strings.Cut(s, "/")
 	hw, err := net.ParseMAC(mac)
 	if err != nil || len(hw) != len(h.MAC) || strings.Count(mac, ":") != len(h.MAC)-1 {
@@ -166,16 +137,16 @@ func Split(s string) (host, name string, err error) {
 }
 
 // ByName returns the hosts that have a name.
-func (t *Table) ByName(name string) []Host { return t.byName[strings.ToLower(name)] }
+func (t *Table) ByName(name string) []driver.Address { return t.byName[strings.ToLower(name)] }
 
 // ByHost returns the first name of a host: of the address with its discriminator, else of
 // the one without. It is empty if there is none.
-func (t *Table) ByHost(h Host) string {
+func (t *Table) ByHost(h driver.Address) string {
 	if name, ok := t.byHost[h]; ok {
 		return name
 	}
-	return t.byHost[Host{MAC: h.MAC}]
+	return t.byHost[driver.Address{MAC: h.MAC}]
 }
 
 // All returns all hosts in the order of the file.
-func (t *Table) All() []Host { return t.order }
+func (t *Table) All() []driver.Address { return t.order }

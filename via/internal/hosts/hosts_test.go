@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
@@ -13,30 +16,23 @@ import (
 var one, two = datasheet.MAC{2, 0, 0, 0, 0, 1}, datasheet.MAC{2, 0, 0, 0, 0, 2}
 
 func TestParse(t *testing.T) {
-	table, err := hosts.Parse(strings.NewReader(`
+	table := must.Get(hosts.Parse(strings.NewReader(`
 # who is where
 02:00:00:00:00:01	alpha Alpha.Example # the first
 02:00:00:00:00:02/echo beta both
 02:00:00:00:00:02/\x00\"	odd both
 02:00:00:00:00:01 alpha2
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	alpha, echo, odd := hosts.Host{MAC: one}, hosts.Host{MAC: two, Discriminator: "echo"}, hosts.Host{MAC: two, Discriminator: "\x00\""}
-	for name, want := range map[string][]hosts.Host{
+`)))(t)
+	alpha, echo, odd := driver.Address{MAC: one}, driver.Address{MAC: two, Discriminator: "echo"}, driver.Address{MAC: two, Discriminator: "\x00\""}
+	for name, want := range map[string][]driver.Address{
 		"alpha": {alpha}, "ALPHA.example": {alpha}, "both": {echo, odd}, "Odd": {odd}, "gamma": nil, "": nil,
 	} {
-		if got := table.ByName(name); !slices.Equal(got, want) {
-			t.Errorf("%q: %v, want %v", name, got, want)
-		}
+		should.Same(t, table.ByName(name), want, "%q", name)
 	}
-	for h, want := range map[hosts.Host]string{
+	for h, want := range map[driver.Address]string{
 		alpha: "alpha", {MAC: one, Discriminator: "any"}: "alpha", echo: "beta", odd: "odd", {MAC: two}: "", {}: "",
 	} {
-		if got := table.ByHost(h); got != want {
-			t.Errorf("%v: %q, want %q", h, got, want)
-		}
+		should.Be(t, table.ByHost(h), want, "%v", h)
 	}
 	if got := table.All(); len(got) != 4 || got[0] != alpha {
 		t.Errorf("all: %v", got)

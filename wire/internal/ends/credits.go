@@ -17,7 +17,7 @@ const CreditWords = 2 * creditEndpoints
 // as one end sees them.
 type CreditEnd struct{ Receives, Sends Credits }
 
-// GiveCredit is described at engine.Lossless: an endpoint of this end takes the messages below number
+// GiveCredit says that an endpoint of this end takes the messages below number
 // credit. If the peer waits for more, asked is the credit at which it does. ok is false if the
 // endpoint has no words.
 func (e *CreditEnd) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
@@ -32,7 +32,7 @@ func (e *CreditEnd) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks
 	return uint32(w), uint32(w>>32) == key, true
 }
 
-// TakeCredit is described at engine.Lossless. It returns the credit that an endpoint of the other end
+// TakeCredit returns the credit that an endpoint of the other end
 // gives, if that is beyond known. Else it returns known, and GiveCredit tells the peer that this end waits.
 func (e *CreditEnd) TakeCredit(endpoint, key, known uint32) uint32 {
 	c := e.Sends

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -19,9 +20,7 @@ func creditEnd() *ends.CreditEnd {
 // TestCredits: a credit is found by the connection that it is for, and by no other.
 func TestCredits(t *testing.T) {
 	c := creditEnd()
-	if got := c.TakeCredit(7, 1, 3); got != 3 {
-		t.Errorf("credit %d where none was given", got)
-	}
+	should.Be(t, c.TakeCredit(7, 1, 3), 3, "credit where none was given")
 	if asked, asks, ok := c.GiveCredit(7, 1, 5); asked != 3 || !asks || !ok {
 		t.Errorf("asked at 3, found %d, %v, %v", asked, asks, ok)
 	}
@@ -37,21 +36,15 @@ func TestCredits(t *testing.T) {
 		{"no such endpoint", ends.CreditWords / 2, 1, 3, 3},
 		{"the last number", ^uint32(0), 1, 3, 3},
 	} {
-		if got := c.TakeCredit(tt.endpoint, tt.key, tt.known); got != tt.want {
-			t.Errorf("%s: credit %d, want %d", tt.name, got, tt.want)
-		}
+		should.Be(t, c.TakeCredit(tt.endpoint, tt.key, tt.known), tt.want, "%s: credit", tt.name)
 	}
 	if _, asks, ok := c.GiveCredit(7, 1, 6); asks || !ok {
 		t.Error("who asked last had another key")
 	}
 	c.GiveCredit(7, 1, 0xffffffff)
-	if got := c.TakeCredit(7, 1, 0xfffffff0); got != 0xffffffff {
-		t.Errorf("before numbers wrap: %#x", got)
-	}
+	should.Be(t, c.TakeCredit(7, 1, 0xfffffff0), 0xffffffff, "before numbers wrap")
 	c.GiveCredit(7, 1, 2)
-	if got := c.TakeCredit(7, 1, 0xfffffff0); got != 2 {
-		t.Errorf("after they have: %#x", got)
-	}
+	should.Be(t, c.TakeCredit(7, 1, 0xfffffff0), 2, "after they")
 	for _, endpoint := range []uint32{ends.CreditWords / 2, ^uint32(0)} {
 		if _, _, ok := c.GiveCredit(endpoint, 1, 1); ok {
 			t.Errorf("endpoint %d has words", endpoint)

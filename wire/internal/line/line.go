@@ -88,7 +88,6 @@ func (l *Line) MTU() int { return l.mtu }
 // Checksum returns false: memory does not damage frames.
 func (l *Line) Checksum() bool { return false }
 
-// Put is described at engine.Lossless.
 func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
 	if l.state.Load() != 0 || !l.Tx.put(header, b, payload, last) {
 		return l.PutPair(header, b, payload, nil, last)
@@ -104,7 +103,6 @@ func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last 
 	return l.Tx.number, true
 }
 
-// PutPair is described at engine.Lossless.
 func (l *Line) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool) {
 	if l.state.Load() != 0 || len(first)+len(second) > l.mtu-datasheet.HeaderSize {
 		return 0, false
@@ -120,7 +118,6 @@ func (l *Line) PutPair(header uint64, b datasheet.ShortBeside, first, second []b
 	return l.Tx.number, true
 }
 
-// Next is described at engine.Lossless.
 func (l *Line) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
 	if l.state.Load() != 0 {
 		return l.nextAny()
@@ -161,7 +158,6 @@ func (l *Line) nextAny() (payload []byte, header uint64, b datasheet.ShortBeside
 	return nil, 0, 0, engine.FoundNone
 }
 
-// Pass is described at engine.Lossless.
 func (l *Line) Pass(tell bool) {
 	r := &l.Rx
 	if !r.out {
@@ -177,7 +173,6 @@ func (l *Line) Pass(tell bool) {
 	}
 }
 
-// Look is described at engine.Lossless.
 func (l *Line) Look(urgent bool) uint32 {
 	if l.Tx.taken != l.Tx.number && l.state.Load() == 0 {
 		if l.unlooked++; urgent || l.local || l.unlooked >= l.lookEvery {
@@ -202,7 +197,7 @@ func (l *Line) broke() bool {
 	return why != nil
 }
 
-// Reserve is described at engine.Port. While frames wait there is no room; while they are lost it gives memory
+// Reserve has no room while frames wait; while they are lost it gives memory
 // from which nothing is sent.
 func (l *Line) Reserve(n int) []byte {
 	if uint(n) > uint(l.mtu) {
@@ -227,7 +222,6 @@ func (l *Line) Reserve(n int) []byte {
 // lost reports whether what is sent does not arrive.
 func (l *Line) lost() bool { return l.state.Load()&l.gone != 0 }
 
-// Commit is described at engine.Port.
 func (l *Line) Commit() {
 	switch {
 	case l.Tx.open:
@@ -244,7 +238,6 @@ func (l *Line) Commit() {
 	}
 }
 
-// Publish is described at engine.Progressive.
 func (l *Line) Publish(n int) {
 	if l.lost() {
 		l.Abort()
@@ -253,8 +246,7 @@ func (l *Line) Publish(n int) {
 	}
 }
 
-// Abort is described at engine.Progressive. It also gives up a frame that is
-// only reserved.
+// Abort also gives up a frame that is only reserved.
 func (l *Line) Abort() {
 	told := l.Tx.open
 	if l.Tx.Abort(); told {
@@ -262,7 +254,6 @@ func (l *Line) Abort() {
 	}
 }
 
-// Flush is described at engine.Port.
 func (l *Line) Flush() {
 	if l.Tx.Flush() {
 		l.shown()
@@ -277,8 +268,7 @@ func (l *Line) shown() {
 	l.notify()
 }
 
-// Receive is described at engine.Port. The frame is memory that the peer can
-// write: a checker copies it first. Short frames are left to Next.
+// Receive returns a frame in memory that the peer can write: a checker copies it first. Short frames are left to Next.
 func (l *Line) Receive() []byte {
 	if l.state.Load() != 0 && !l.owner.SettleReceive() {
 		return nil
@@ -297,28 +287,22 @@ func (l *Line) Receive() []byte {
 	return l.Rx.current()
 }
 
-// Arrived is described at engine.Progressive. A frame that has not arrived whole
-// when the peer leaves never will.
+// Arrived: a frame that has not arrived whole when the peer leaves never will.
 func (l *Line) Arrived() (n int, aborted bool) {
 	n, aborted = l.Rx.Progress()
 	l.broke()
 	return n, aborted || !l.Rx.Whole() && l.lost()
 }
 
-// Release is described at engine.Port.
 func (l *Line) Release() { l.Rx.Release() }
 
-// Free is described at engine.Lossless.
 func (l *Line) Free() { l.Rx.Free() }
 
-// Mark is described at engine.Lossless.
 func (l *Line) Mark() uint32 { return l.Tx.number }
 
-// Taken is described at engine.Lossless.
 func (l *Line) Taken() uint32 { return l.Tx.sure }
 
-// Hurry is described at engine.Lossless.
-func (l *Line) Hurry() { l.lookEvery = 1 }
+func (l *Line) AwaitTaken() { l.lookEvery = 1 }
 
 // Room returns the position up to which the peer has released all frames, as Mark counts, and the bytes of the
 // ring: 0 while frames are lost. There are slots for a frame in each 256 of them.

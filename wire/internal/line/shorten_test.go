@@ -1,10 +1,10 @@
 package line_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
@@ -28,9 +28,7 @@ func TestShorten(t *testing.T) {
 		s.Shorten(len(frame))
 		s.Commit()
 		s.Flush()
-		if got := r.Take(); !bytes.Equal(got, frame) {
-			t.Fatalf("frame %d of %d bytes: %d others came", i, len(frame), len(got))
-		}
+		must.Same(t, r.Take(), frame, "frame %d bytes: others came", i)
 		r.Release()
 		r.Free()
 	}

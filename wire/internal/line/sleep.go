@@ -36,7 +36,7 @@ var HasBarrier = sync.OnceValue(func() bool {
 	return ok
 })
 
-// Barrier has all processors execute a barrier that run a process with HasBarrier.
+// Barrier makes all processors execute a barrier that run a process with HasBarrier.
 func Barrier() { membarrier(barrierGlobalExpedited) }
 
 func membarrier(command uintptr) (result uintptr, ok bool) {

@@ -6,10 +6,10 @@
 //
 //	p, err := wire.NewMemif(wire.MemifOptions{Socket: "/run/trapeze.sock", Role: wire.MemifServer})
 //
-// What there is:
+// It has:
 //
 //   - both roles, sockets in the file system and abstract ones ("@name"),
-//     interface ids, several on a socket, secrets;
+//     interface ids, one on a socket of ours, secrets;
 //   - several rings in each direction. A port receives from all of them in turn.
 //     What it commits between two calls of Flush goes into one ring: the next
 //     one if the peer has taken everything from the ring that was used before,
@@ -22,13 +22,13 @@
 //     misbehaves, takes the link down. A client then connects again, and a
 //     server takes the next client.
 //
-// What there is not: modes other than Ethernet (IP, punt/inject), private
+// It does not have: modes other than Ethernet (IP, punt/inject), private
 // headers, zero-copy of memory that is the caller's (a DPDK or VPP client may do
 // that: its memory is then not sealed, see below), and any offload.
 //
 // # Trust
 //
-// Who can connect to a server's socket can be its peer, unless it has a secret:
+// Any program that can connect to a server's socket can be its peer, unless it has a secret:
 // the socket is made with the permissions that the umask leaves.
 //
 // A peer can do no more than end its own connection. Control messages are

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
@@ -30,15 +31,11 @@ func TestDrained(t *testing.T) {
 			}
 		}
 		send(a, pattern(0, 50))
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, b.Close())
 		waittest.Until(t, "link down", func() bool { return !a.LinkUp() })
 		if !a.Drained() {
 			t.Errorf("%s: there is nobody to take it", k.name)
 		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, a.Close())
 	}
 }

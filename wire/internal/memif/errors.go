@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 )
 
 // Why a connection was not made, or has ended. Stats.Err wraps one of these.
@@ -28,6 +29,18 @@ var (
 	// ErrUnplugged: SetLink or Close has ended it.
 	ErrUnplugged = errors.New("unplugged")
 )
+
+// refusal is an ErrNotWelcome that the client is told.
+type refusal struct {
+	why  string
+	init protocol.Init
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("%v: %s (version %#x, id %d, mode %d)", ErrNotWelcome, r.why, r.init.Version, r.init.ID, r.init.Mode)
+}
+
+func (r *refusal) Unwrap() error { return ErrNotWelcome }
 
 // fail makes the error of a step. The peer is its own name for itself, empty if it has
 // not said.

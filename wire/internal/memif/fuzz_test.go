@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
-// FuzzConversation has a client send packets as the fuzzer likes: a byte that
+// FuzzConversation makes a client send packets as the fuzzer likes: a byte that
 // says what comes with each, and up to 128 bytes. What the server makes of it
 // is its business; the program goes on, and so does the server.
 func FuzzConversation(f *testing.F) {

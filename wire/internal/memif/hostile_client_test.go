@@ -1,7 +1,6 @@
 package memif_test
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -33,18 +34,8 @@ func stillWorks(t *testing.T, server *memif.Port, o memif.Options) {
 	o.Role = memif.Client
 	client := newPort(t, o)
 	waittest.Until(t, "an honest client is let in", func() bool { return client.LinkUp() && server.LinkUp() })
-	for i := range 10 {
-		for _, way := range [][2]*memif.Port{{client, server}, {server, client}} {
-			f := pattern(i, 100)
-			send(way[0], f)
-			if !bytes.Equal(receive(way[1]), f) {
-				t.Fatal("frames are lost")
-			}
-		}
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	exchange(t, client, server)
+	should.OK(t, client.Close())
 	waittest.Until(t, "the link goes down", func() bool { return !server.LinkUp() })
 	server.Receive()
 	server.Reserve(1)
@@ -63,10 +54,7 @@ func TestBadClients(t *testing.T) {
 	memory := func(t *testing.T) int { return memfd(t, 1<<16, 0) }
 	file := func(name string, flags int) func(t *testing.T) int {
 		return func(t *testing.T) int {
-			fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fd := must.Get(unix.Open(name, flags|unix.O_CLOEXEC, 0))(t)
 			return fd
 		}
 	}
@@ -146,19 +134,12 @@ func TestBadClients(t *testing.T) {
 		{"region in a folder", region(protocol.AddRegion{Size: 4096}, file("/dev/shm", unix.O_RDONLY|unix.O_DIRECTORY)), badMemory, memif.ErrMemory, ""},
 		{"region in a device", region(protocol.AddRegion{Size: 4096}, file("/dev/zero", unix.O_RDWR)), badMemory, memif.ErrMemory, ""},
 		{"region in an eventfd", region(protocol.AddRegion{Size: 4096}, func(t *testing.T) int {
-			fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return fd
+			return must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 		}), badMemory, memif.ErrMemory, "not in memory"},
 		{"region that can only be read", region(protocol.AddRegion{Size: 4096}, func(t *testing.T) int {
 			fd := memory(t)
 			defer unix.Close(fd)
-			only, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			only := must.Get(unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 			return only
 		}), badMemory, memif.ErrMemory, "mmap"},
 
@@ -197,7 +178,7 @@ func TestBadClients(t *testing.T) {
 		do := func(t *testing.T) {
 			o := memif.Options{Socket: socketPath(t), Role: memif.Server, Timeout: timeout}
 			if errors.Is(tt.err, memif.ErrTimeout) {
-				o.Timeout = time.Second
+				o.Timeout = 200 * time.Millisecond
 			}
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)

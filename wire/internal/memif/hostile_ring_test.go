@@ -1,7 +1,6 @@
 package memif_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
-// use has a port do everything with its rings.
+// use makes a port do everything with its rings.
 func use(p *memif.Port) {
 	if f := p.Receive(); f != nil {
 		p.Release()
@@ -59,16 +60,12 @@ func TestRawClientExchangesFrames(t *testing.T) {
 					t.Log("it wants interrupts")
 				}
 				if i%2 == 0 {
-					if got := receive(server); !bytes.Equal(got, f) {
-						t.Fatalf("frame %d: received %d bytes, want %d", i, len(got), n)
-					}
+					must.Same(t, receive(server), f, "frame %d: received bytes, want %d", i, n)
 				} else if got := s.receive(); got != n {
 					t.Fatalf("frame %d: received %d bytes, want %d", i, got, n)
 				}
 				send(server, f)
-				if got := r.receives.Receive(); !bytes.Equal(got, f) {
-					t.Fatalf("frame %d: the client received %d bytes, want %d", i, len(got), n)
-				}
+				must.Same(t, r.receives.Receive(), f, "frame %d: the client received bytes, want %d", i, n)
 				r.receives.Release()
 			}
 			server.Receive()
@@ -88,42 +85,28 @@ func (r *rawPeer) poke(c2s bool, at int, v uint16) {
 	binary.LittleEndian.PutUint16(r.memory[int(r.layout.Offset(c2s, 0))+at:], v)
 }
 
+// scribble writes ones everywhere.
+func (r *rawPeer) scribble() {
+	for i := range r.memory {
+		r.memory[i] = 0xff
+	}
+}
+
 // TestRingViolations: what a client may write into rings ends the connection,
 // and that only.
 func TestRingViolations(t *testing.T) {
-	const head, tail, descriptor = 6, 64, ring.HeaderSize
+	const head, descriptor = 6, ring.HeaderSize
 	for _, v := range servers {
 		for name, poke := range map[string]func(r *rawPeer){
 			"head of the ring to the server jumps": func(r *rawPeer) { r.poke(true, head, 1000) },
 			"head of the ring to the client jumps": func(r *rawPeer) { r.poke(false, head, 1000) },
-			"all indexes jump": func(r *rawPeer) {
-				for _, c2s := range []bool{true, false} {
-					r.poke(c2s, head, 0x7fff)
-					r.poke(c2s, tail, 0x8000)
-				}
-			},
-			"frame in no region": func(r *rawPeer) {
-				r.poke(true, descriptor+2, 7)
-				r.poke(true, head, 1)
-			},
 			"frame outside its region": func(r *rawPeer) {
 				r.poke(true, descriptor+8, 0xffff)
 				r.poke(true, descriptor+10, 0xffff)
 				r.poke(true, head, 1)
 			},
-			"frame longer than its region": func(r *rawPeer) {
-				r.poke(true, descriptor+6, 0x7fff)
-				r.poke(true, head, 1)
-			},
 			"buffer in no region": func(r *rawPeer) { r.poke(false, descriptor+2, 1) },
-			"buffer outside its region": func(r *rawPeer) {
-				r.poke(false, descriptor+10, 0x1000)
-			},
-			"everything is ones": func(r *rawPeer) {
-				for i := range r.memory {
-					r.memory[i] = 0xff
-				}
-			},
+			"everything is ones":  (*rawPeer).scribble,
 		} {
 			t.Run(fmt.Sprintf("%s, %s", name, v.name), func(t *testing.T) {
 				leaktest.Check(t)
@@ -172,18 +155,12 @@ func TestMemoryVanishes(t *testing.T) {
 			r.sends.Commit()
 			r.sends.Flush()
 			held := server.Receive()
-			if !bytes.Equal(held, pattern(1, 300)) {
-				t.Fatalf("received %d bytes", len(held))
-			}
+			must.Same(t, held, pattern(1, 300), "received bytes")
 			reserved := server.Reserve(50)
-			if err := unix.Ftruncate(r.file, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Ftruncate(r.file, 0))
 			// What was handed out before is ours.
 			copy(reserved, held)
-			if !bytes.Equal(held, pattern(1, 300)) {
-				t.Error("a frame that was received has changed")
-			}
+			should.Same(t, held, pattern(1, 300), "a frame that was received has changed")
 			server.Commit()
 			server.Release()
 			for range 100 {
@@ -194,9 +171,7 @@ func TestMemoryVanishes(t *testing.T) {
 				waittest.Until(t, "the end", func() bool { return !server.LinkUp() })
 			} else {
 				waittest.Until(t, "it is counted", func() bool { use(server); return badMemory(server.Stats()) == 1 })
-				if err := server.Stats().Err; !errors.Is(err, memif.ErrMemory) {
-					t.Errorf("error %v", err)
-				}
+				should.Fail(t, server.Stats().Err, memif.ErrMemory, "error")
 				r.wantEnd()
 			}
 			server.SetWake(nil)
@@ -213,9 +188,7 @@ func TestMemoryIsSealed(t *testing.T) {
 	r := dialRaw(t, o.Socket)
 	r.connect(unix.MFD_ALLOW_SEALING)
 	waittest.Until(t, "link up", server.LinkUp)
-	if err := unix.Ftruncate(r.file, 0); !errors.Is(err, unix.EPERM) {
-		t.Errorf("truncating gives %v", err)
-	}
+	should.Fail(t, unix.Ftruncate(r.file, 0), unix.EPERM, "truncating gives")
 	use(server)
 	if !server.LinkUp() {
 		t.Error("the link is down")
@@ -229,9 +202,7 @@ func TestMemoryVanishesEarly(t *testing.T) {
 	server := newPort(t, o)
 	r := dialRaw(t, o.Socket)
 	r.offered(0)
-	if err := unix.Ftruncate(r.file, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Ftruncate(r.file, 0))
 	r.send(protocol.Connect{}, -1)
 	r.wantEnd()
 	waittest.Until(t, "it is counted", func() bool { return badMemory(server.Stats()) == 1 })

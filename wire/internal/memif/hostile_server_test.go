@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -21,17 +23,12 @@ import (
 // it.
 func listenRaw(t testing.TB, socket string) (l *protocol.Listener, stop func()) {
 	t.Helper()
-	l, err := protocol.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l = must.Get(protocol.Listen(socket))(t)
 	closed := false
 	stop = func() {
 		if !closed {
 			closed = true
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, l.Close())
 		}
 	}
 	t.Cleanup(stop)
@@ -47,9 +44,7 @@ func TestBadServers(t *testing.T) {
 		initiated(t, r)
 		for range 4 { // INIT, ADD_REGION, ADD_RING, ADD_RING
 			r.send(protocol.Ack{}, -1)
-			if _, err := r.next(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.next())(t)
 		}
 	}
 	then := func(before func(t *testing.T, r *rawPeer), body protocol.Body) func(t *testing.T, r *rawPeer) {
@@ -102,7 +97,7 @@ func TestBadServers(t *testing.T) {
 		do := func(t *testing.T) {
 			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: timeout}
 			if errors.Is(tt.err, memif.ErrTimeout) {
-				o.Timeout = time.Second
+				o.Timeout = 200 * time.Millisecond
 			}
 			l, stop := listenRaw(t, o.Socket)
 			client := newPort(t, o)
@@ -135,18 +130,8 @@ func serverWorks(t *testing.T, client *memif.Port, socket string) {
 	t.Helper()
 	server := newPort(t, memif.Options{Socket: socket, Role: memif.Server})
 	waittest.Until(t, "the client has found an honest server", func() bool { return client.LinkUp() && server.LinkUp() })
-	for i := range 10 {
-		for _, way := range [][2]*memif.Port{{client, server}, {server, client}} {
-			f := pattern(i, 100)
-			send(way[0], f)
-			if !bytes.Equal(receive(way[1]), f) {
-				t.Fatal("frames are lost")
-			}
-		}
-	}
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
+	exchange(t, client, server)
+	should.OK(t, server.Close())
 	waittest.Until(t, "the link goes down", func() bool { return !client.LinkUp() })
 	use(client)
 }
@@ -173,16 +158,12 @@ func TestRawServerExchangesFrames(t *testing.T) {
 				if !send(client, f) {
 					t.Fatal("no room")
 				}
-				if got := r.receives.Receive(); !bytes.Equal(got, f) {
-					t.Fatalf("frame %d: the server received %d bytes", i, len(got))
-				}
+				must.Same(t, r.receives.Receive(), f, "frame %d: the server received bytes", i)
 				r.receives.Release()
 				copy(r.sends.Reserve(len(f)), f)
 				r.sends.Commit()
 				r.sends.Flush()
-				if got := receive(client); !bytes.Equal(got, f) {
-					t.Fatalf("frame %d: received %d bytes", i, len(got))
-				}
+				must.Same(t, receive(client), f, "frame %d: received bytes", i)
 				client.Receive()
 			}
 		})
@@ -199,11 +180,7 @@ func TestServerViolations(t *testing.T) {
 			r.poke(false, descriptor+4, 4096)
 			r.poke(false, tail, 1)
 		},
-		"everything is ones": func(r *rawPeer) {
-			for i := range r.memory {
-				r.memory[i] = 0xff
-			}
-		},
+		"everything is ones": (*rawPeer).scribble,
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -20,34 +22,20 @@ import (
 const timeout = time.Minute
 
 func TestMain(m *testing.M) {
-	for variable, run := range map[string]func(string) error{sinkVariable: sink, echoVariable: echo} {
-		if arguments := os.Getenv(variable); arguments != "" {
-			if err := run(arguments); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
+	if arguments := os.Getenv(echoVariable); arguments != "" {
+		if err := echo(arguments); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
+		os.Exit(0)
 	}
 	leaktest.Main(m)
-}
-
-func testProgram(t testing.TB) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return self
 }
 
 // socketPath returns a path for a socket: short enough, and gone with the test.
 func socketPath(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "memif")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "memif"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "socket")
 }
@@ -55,23 +43,11 @@ func socketPath(t testing.TB) string {
 // newPort makes a port that is closed with the test.
 func newPort(t testing.TB, o memif.Options) *memif.Port {
 	t.Helper()
-	p, err := memif.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(memif.New(o))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p
-}
-
-// waitUp waits for a peer.
-func waitUp(p *memif.Port) {
-	for end := time.Now().Add(timeout); !p.LinkUp() && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // connected returns two ports with a link between them. The roles are those of
@@ -95,10 +71,7 @@ func mappings(t testing.TB) int { return strings.Count(maps(t), "\n") }
 
 func maps(t testing.TB) string {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	return string(b)
 }
 

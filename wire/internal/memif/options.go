@@ -22,8 +22,7 @@ const (
 	// Client connects to a server's socket, and again whenever the connection
 	// has ended. The shared memory is its own.
 	Client Role = iota + 1
-	// Server has the socket. Ports of one process may share one, each with an
-	// ID of its own.
+	// Server has the socket, for one port.
 	Server
 )
 
@@ -56,37 +55,37 @@ const (
 	MaxSecret = protocol.SecretSize - 1
 )
 
-// Options are the choices of New. Socket and Role are needed.
+// Options are the choices of New. Socket and Role are needed. The tags are those of addresses, see package option.
 type Options struct {
 	// Socket is a path of at most 107 bytes, or "@" and an abstract name.
 	Socket string
-	Role   Role
+	Role   Role `option:"role" oneof:",client,server" required:"true"`
 	// ID is the number of the interface, the same at both ends.
-	ID uint32
+	ID uint32 `option:"id"`
 	// Secret is empty, or what the client must know: at most MaxSecret bytes
 	// without a zero. It is on the socket as it is.
-	Secret string
+	Secret string `option:"secret" range:"1..23"`
 	// Name is our name for the peer, at most MaxName bytes;
 	// "trapeze" if empty.
 	Name string
 	// Queues is the number of rings in each direction, 1 to MaxQueues: of a
 	// client what it asks for, 1 if zero; of a server what it grants at most,
 	// MaxQueues if zero.
-	Queues int
+	Queues int `option:"queues" range:"1..16"`
 	// Ring is the number of buffers of each ring, a power of two from 2 to
 	// MaxRing; DefaultRing if zero. Of a server it is the most that it grants,
 	// MaxRing if zero.
-	Ring int
+	Ring int `option:"ring" range:"2..16384"`
 	// Buffer is the size of a client's buffers in bytes, a multiple of 64 up to
 	// 65536; DefaultBuffer if zero. Longer frames take several. A server uses
 	// the buffers that it finds.
-	Buffer int
+	Buffer int `option:"buffer" range:"64..65536"`
 	// MTU is the largest frame that can be sent, in bytes; DefaultMTU if zero.
 	// Frames of up to 65536 bytes are received.
 	MTU int
 	// Polling has the port ask for no interrupts even if there is a function to
 	// wake (Port.SetWake): it then looks for frames each millisecond.
-	Polling bool
+	Polling bool `option:"mode" oneof:"interrupt,poll"`
 	// Timeout is the time that the peer may take for each step of connecting, and a
 	// fourth of what it may take for all; DefaultTimeout if zero.
 	Timeout time.Duration

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -61,9 +62,7 @@ func TestSocketErrors(t *testing.T) {
 	leaktest.Check(t)
 	dir := filepath.Dir(socketPath(t))
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	for socket, want := range map[string]error{
 		file:                             unix.EADDRINUSE,
 		filepath.Join(dir, "none", "s"):  unix.ENOENT,
@@ -77,52 +76,16 @@ func TestSocketErrors(t *testing.T) {
 	}
 }
 
-// TestSharedSocket has several ports of one process on one socket.
-func TestSharedSocket(t *testing.T) {
+// TestSocketIsTaken: a socket is one port's, in this process too, and goes with it.
+func TestSocketIsTaken(t *testing.T) {
 	for name, socket := range map[string]string{"path": socketPath(t), "abstract": abstractSocket(t)} {
-		t.Run(name, func(t *testing.T) {
-			leaktest.Check(t)
-			var servers, clients []*memif.Port
-			for id := range uint32(3) {
-				servers = append(servers, newPort(t, memif.Options{Socket: socket, Role: memif.Server, ID: id, Queues: int(4 - id)}))
-				clients = append(clients, newPort(t, memif.Options{Socket: socket, Role: memif.Client, ID: id, Queues: 4}))
-			}
-			if p, err := memif.New(memif.Options{Socket: socket, Role: memif.Server, ID: 1}); p != nil || !errors.Is(err, wire.ErrOptions) {
-				t.Errorf("an ID twice: error %v", err)
-			}
-			waittest.Until(t, "all links are up", func() bool {
-				for i := range servers {
-					if !servers[i].LinkUp() || !clients[i].LinkUp() {
-						return false
-					}
-				}
-				return true
-			})
-			for i := range servers {
-				send(clients[i], pattern(i, 100+i))
-			}
-			for i := range servers {
-				if n := len(receive(servers[i])); n != 100+i {
-					t.Errorf("port %d received %d bytes", i, n)
-				}
-			}
-			// The socket is there as long as one of them is.
-			for i := range servers {
-				if err := servers[i].Close(); err != nil {
-					t.Error(err)
-				}
-				waittest.Until(t, "the link goes down", func() bool { return !clients[i].LinkUp() })
-				if i < 2 {
-					again := newPort(t, memif.Options{Socket: socket, Role: memif.Server, ID: uint32(i)})
-					waittest.Until(t, "link up again", func() bool { return clients[i].LinkUp() && again.LinkUp() })
-					if err := again.Close(); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-			if _, err := os.Lstat(socket); name == "path" && !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the socket is still there: %v", err)
-			}
-		})
+		o := memif.Options{Socket: socket, Role: memif.Server}
+		first := newPort(t, o)
+		if p, err := memif.New(o); p != nil || !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("%s: a second port: error %v", name, err)
+		}
+		stillWorks(t, first, o)
+		should.OK(t, first.Close())
+		newPort(t, o)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -56,9 +57,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() { closed <- server.Close() }()
 			waittest.Until(t, "the port is closed", func() bool { return len(closed) > 0 })
-			if err := <-closed; err != nil {
-				t.Error(err)
-			}
+			should.OK(t, <-closed)
 			// What the lingering socket is connected to stays.
 			waittest.Until(t, "all files closed", func() bool { return leaktest.Files(t) <= before+1 })
 		})

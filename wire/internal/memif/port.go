@@ -1,9 +1,11 @@
 package memif
 
 import (
-	"crypto/subtle"
+	"errors"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -32,17 +34,13 @@ type Port struct {
 
 	wake, link ends.Hook
 	// bell calls the port's goroutine.
-	bell    *event
-	stopped chan struct{}
-	server  *server // of the Server role
+	bell     *event
+	stopped  chan struct{}
+	listener *protocol.Listener // of a server
 
 	mu sync.Mutex
 	// pulled and closed: SetLink(false) and Close were called.
 	pulled, closed bool
-	// visitor is a client that the server has let in, for the port's goroutine
-	// to pick up; busy from then on until its connection has ended.
-	visitor *talk
-	busy    bool
 
 	peerName, peerInterface string
 	lastError               *ends.Error
@@ -67,13 +65,24 @@ func New(o Options) (_ *Port, err error) {
 		return nil, p.fail("open", "", err, "check ulimit -n")
 	}
 	if o.Role == Server {
-		if p.server, err = serve(p); err != nil {
+		if p.listener, err = protocol.Listen(o.Socket); err != nil {
 			p.bell.close()
-			return nil, err
+			return nil, p.fail("listen", "", err, hintForSocket(err))
 		}
 	}
-	go p.run()
+	k := &keeper{port: p, listener: p.listener, retry: firstRetry}
+	go k.run()
 	return p, nil
+}
+
+func hintForSocket(err error) string {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return "choose another socket, or stop what uses this one"
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES), errors.Is(err, unix.EROFS):
+		return "the folder of the socket must be there and writable"
+	}
+	return ""
 }
 
 // MTU returns the largest frame that can be sent, in bytes.
@@ -85,7 +94,7 @@ func (p *Port) Checksum() bool { return false }
 // LinkUp reports whether there is a peer.
 func (p *Port) LinkUp() bool { return p.current.Load() != nil }
 
-// SetWake is described at wire.Port. While a function is set, the peer is asked
+// SetWake: while a function is set, the peer is asked
 // for interrupts when no frames come, unless Options.Polling is set.
 func (p *Port) SetWake(f func()) {
 	p.wake.Set(f)
@@ -93,11 +102,9 @@ func (p *Port) SetWake(f func()) {
 	p.bell.signal()
 }
 
-// OnLink is described at wire.Port.
 func (p *Port) OnLink(f func()) { p.link.Set(f) }
 
-// SetLink is described at wire.Port. A port that is unplugged ends its
-// connection; once it is plugged in again the link is up as soon as there is a
+// SetLink unplugs the port, which ends its connection; once it is plugged in again the link is up as soon as there is a
 // new one.
 func (p *Port) SetLink(up bool) {
 	p.mu.Lock()
@@ -126,8 +133,10 @@ func (p *Port) Close() error {
 		return nil
 	}
 	p.bell.close()
-	if p.server != nil {
-		return p.server.leave(p)
+	if p.listener != nil {
+		if err := p.listener.Close(); err != nil {
+			return p.fail("close", "", err, "")
+		}
 	}
 	return nil
 }
@@ -145,14 +154,14 @@ func (p *Port) isClosed() bool {
 }
 
 // publish lets frames flow through s, unless the plug was pulled meanwhile.
-func (p *Port) publish(s *session) bool {
+func (p *Port) publish(s *session, peerName, peerInterface string) bool {
 	p.masked.Store(true) // as all rings begin
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pulled || p.closed {
 		return false
 	}
-	p.peerName, p.peerInterface = s.peerName, s.peerInterface
+	p.peerName, p.peerInterface = peerName, peerInterface
 	p.current.Store(s)
 	return true
 }
@@ -166,27 +175,12 @@ func (p *Port) broken(s *session, err error) {
 	}
 }
 
-// letIn takes a client that wants to talk to this port. It returns why not,
-// empty if it does.
-func (p *Port) letIn(t *talk, init protocol.Init) (why string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.pulled || p.closed:
-		return "interface is down"
-	case p.busy:
-		return "already connected"
-	case init.Mode != protocol.ModeEthernet:
-		return "only Ethernet mode"
-	case p.options.Secret != "" && init.Secret == "":
-		return "secret required"
-	case p.options.Secret != "" && !same(p.options.Secret, init.Secret):
-		return "incorrect secret"
+// guard runs f, which touches memory of s that may have vanished. It reports
+// whether all was well.
+func (p *Port) guard(s *session, f func()) bool {
+	if err := s.careful(f); err != nil {
+		p.broken(s, err)
+		return false
 	}
-	p.busy, p.visitor = true, t
-	p.bell.signal()
-	return ""
+	return true
 }
-
-// same compares secrets in a time that does not depend on what is in them.
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -66,21 +68,17 @@ func echo(arguments string) error {
 // startEcho starts the other process. The function kills it.
 func startEcho(t *testing.T, role memif.Role, socket string) (kill func()) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), testProgram(t))
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", echoVariable, role, socket))
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	return func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 	}
 }
 
-// TestOtherProcess has a process send back frames of all sizes, and dies with
+// TestOtherProcess makes a process send back frames of all sizes, and dies with
 // frames on their way, again and again.
 func TestOtherProcess(t *testing.T) {
 	rounds := uint64(soak.Count(2, 8))

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
@@ -124,13 +125,8 @@ func (r *rawPeer) wantEnd() (reason string) {
 // memfd makes a file in memory, sealable or not.
 func memfd(t testing.TB, size int64, flags int) int {
 	t.Helper()
-	fd, err := unix.MemfdCreate("peer", unix.MFD_CLOEXEC|flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Ftruncate(fd, size); err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("peer", unix.MFD_CLOEXEC|flags))(t)
+	must.OK(t, unix.Ftruncate(fd, size))
 	return fd
 }
 
@@ -139,11 +135,7 @@ func (r *rawPeer) formatted(flags int) {
 	r.t.Helper()
 	size := int64(r.layout.Size())
 	r.file = memfd(r.t, size, flags)
-	var err error
-	r.memory, err = unix.Mmap(r.file, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	r.memory = must.Get(unix.Mmap(r.file, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(r.t)
 	r.layout.Format(r.memory)
 }
 
@@ -160,10 +152,7 @@ var goodInit = protocol.Init{Version: protocol.Version, Name: "raw"}
 // eventfd makes an eventfd that is closed with the test.
 func eventfd(t testing.TB) int {
 	t.Helper()
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -177,23 +166,27 @@ func (r *rawPeer) ringOf(c2s bool) protocol.AddRing {
 	return add
 }
 
-// offered goes on until all but CONNECT has been sent.
-func (r *rawPeer) offered(flags int) {
+// offered goes on until all but CONNECT has been sent. Eventfds, unless they are new ones, are those of the rings
+// to the server and to the client.
+func (r *rawPeer) offered(flags int, events ...int) {
 	r.t.Helper()
+	if events == nil {
+		events = []int{eventfd(r.t), eventfd(r.t)}
+	}
 	r.greeted()
 	r.formatted(flags)
 	r.send(protocol.AddRegion{Size: r.layout.Size()}, r.file)
 	want[protocol.Ack](r)
-	for _, c2s := range []bool{true, false} {
-		r.send(r.ringOf(c2s), eventfd(r.t))
+	for i, c2s := range []bool{true, false} {
+		r.send(r.ringOf(c2s), events[i])
 		want[protocol.Ack](r)
 	}
 }
 
 // connect goes on until frames can flow.
-func (r *rawPeer) connect(flags int) {
+func (r *rawPeer) connect(flags int, events ...int) {
 	r.t.Helper()
-	r.offered(flags)
+	r.offered(flags, events...)
 	r.send(protocol.Connect{Interface: "raw0"}, -1)
 	want[protocol.Connected](r)
 	r.sends = r.layout.Sender(r.memory, ring.Scratch(), 0)
@@ -219,21 +212,15 @@ func (r *rawPeer) serve(hello protocol.Hello) {
 			places[m.Flags] = ring.Place{Region: m.Region, Offset: m.Offset, Log2: m.Log2}
 		case protocol.Connect:
 			regions := [][]byte{r.memory}
-			if r.receives, err = ring.OpenReceiver(regions, ring.Scratch(), places[1], true); err != nil {
-				r.t.Fatal(err)
-			}
-			if r.sends, err = ring.OpenSender(regions, ring.Scratch(), places[0], true); err != nil {
-				r.t.Fatal(err)
-			}
+			r.receives = must.Get(ring.OpenReceiver(regions, ring.Scratch(), places[1], true))(r.t)
+			r.sends = must.Get(ring.OpenSender(regions, ring.Scratch(), places[0], true))(r.t)
 			r.layout = ring.Layout{C2S: 1, S2C: 1, Log2: places[0].Log2, Capacity: 64}
 			r.send(protocol.Connected{Interface: "raw0"}, -1)
 			return
 		default:
 			r.t.Fatalf("message %#v, error %v", body, err)
 		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.OK(r.t, err)
 		r.send(protocol.Ack{}, -1)
 	}
 }

@@ -3,7 +3,6 @@ package memif
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
@@ -41,8 +40,7 @@ func (r *receiver) init() {
 
 func (r *receiver) ring() *ring.Receiver { return r.session.receivers[r.at] }
 
-// Receive is described at engine.Port. The peer may be able to change the frame
-// while it is read.
+// Receive returns a frame that the peer may be able to change while it is read.
 func (p *Port) Receive() []byte {
 	r := &p.rx
 	q := r.fast
@@ -153,13 +151,12 @@ func (p *Port) notIdle() {
 	}
 }
 
-// Release is described at engine.Port.
 func (p *Port) Release() {
 	r := &p.rx
 	q := r.fast
 	if q == nil {
 		if r.session != nil && r.session.guarded {
-			p.guardReceiver(r.release)
+			p.guard(r.session, r.release)
 		}
 		return
 	}
@@ -177,7 +174,7 @@ func (p *Port) guarded() []byte {
 	r := &p.rx
 	for range r.session.receivers {
 		r.got = nil
-		if !p.guardReceiver(r.receive) || r.got != nil {
+		if !p.guard(r.session, r.receive) || r.got != nil {
 			return r.got
 		}
 		if v := r.ring().Violation(); v != nil {
@@ -188,16 +185,6 @@ func (p *Port) guarded() []byte {
 		r.at = (r.at + 1) % len(r.session.receivers)
 	}
 	return nil
-}
-
-// guardReceiver is guardSender for what is received.
-func (p *Port) guardReceiver(f func()) bool {
-	if err := buserror.Catch(f); err != nil {
-		p.rx.got = nil
-		p.broken(p.rx.session, fmt.Errorf("%w: %w", ErrMemory, err))
-		return false
-	}
-	return true
 }
 
 // countReceiver adds what was received to the port's counters.

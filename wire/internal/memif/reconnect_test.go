@@ -1,13 +1,14 @@
 package memif_test
 
 import (
-	"bytes"
 	"errors"
 	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -23,9 +24,7 @@ func exchange(t *testing.T, a, b *memif.Port) {
 			if !send(way[0], f) {
 				t.Fatal("no room")
 			}
-			if got := receive(way[1]); !bytes.Equal(got, f) {
-				t.Fatalf("received %d bytes, want %d", len(got), len(f))
-			}
+			must.Same(t, receive(way[1]), f, "received bytes")
 		}
 	}
 }
@@ -55,9 +54,7 @@ func TestReconnect(t *testing.T) {
 					exchange(t, stays, comes)
 					send(comes, pattern(i, 99))
 					meanwhile(stays)
-					if err := comes.Close(); err != nil {
-						t.Error(err)
-					}
+					should.OK(t, comes.Close())
 					waittest.Until(t, "link down", func() bool { return !stays.LinkUp() })
 					waittest.Until(t, "the end of the connection", func() bool {
 						s := stays.Stats()
@@ -160,9 +157,7 @@ func TestCloseWhileBusy(t *testing.T) {
 			})
 		}
 		for _, p := range []*memif.Port{a, b} {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, p.Close())
 		}
 		close(stop)
 		busy.Wait()

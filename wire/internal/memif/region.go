@@ -73,7 +73,7 @@ func mapRegion(file int, size uint64) (_ *region, canVanish bool, err error) {
 	huge := int64(fs.Type) == unix.HUGETLBFS_MAGIC
 	// Sealed first: the size that is read then stays. A huge page may be
 	// missing for all that.
-	canVanish = !sealed(file) || huge
+	canVanish = memfile.Seal(file, unix.F_SEAL_SHRINK) != nil || huge
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil {
 		return bad("%w", os.NewSyscallError("fstat", err))
@@ -93,14 +93,4 @@ func mapRegion(file int, size uint64) (_ *region, canVanish bool, err error) {
 		return bad("%w", os.NewSyscallError("mmap", err))
 	}
 	return newRegion(memory), canVanish, nil
-}
-
-// sealed makes sure that a file cannot shrink, if it is of a kind that can be
-// sealed (memfd_create(2)), and reports whether that is so.
-func sealed(file int) bool {
-	if _, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err == nil {
-		return true
-	}
-	seals, err := unix.FcntlInt(uintptr(file), unix.F_GET_SEALS, 0)
-	return err == nil && seals&unix.F_SEAL_SHRINK != 0
 }

@@ -3,7 +3,6 @@ package memif
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
@@ -42,8 +41,7 @@ func (t *transmitter) init() {
 
 func (t *transmitter) ring() *ring.Sender { return t.session.senders[t.at] }
 
-// Reserve is described at engine.Port. While the link is down there is always
-// room, for a frame that is lost.
+// Reserve always has room while the link is down, for a frame that is lost.
 func (p *Port) Reserve(n int) []byte {
 	t := &p.tx
 	if q := t.fast; q != nil && p.current.Load() == t.session && uint(n) <= uint(p.mtu) {
@@ -77,12 +75,8 @@ func (p *Port) reserve(n int) []byte {
 		p.chooseSender()
 	}
 	t.want, t.got = n, nil
-	if t.session.guarded {
-		if !p.guardSender(t.reserve) {
-			return nil
-		}
-	} else {
-		t.reserve()
+	if !p.guard(t.session, t.reserve) {
+		return nil
 	}
 	if t.got == nil {
 		p.checkSender(t.ring())
@@ -119,7 +113,6 @@ func (p *Port) chooseSender() {
 	t.fast = t.ring()
 }
 
-// Commit is described at engine.Port.
 func (p *Port) Commit() {
 	t := &p.tx
 	switch {
@@ -129,11 +122,11 @@ func (p *Port) Commit() {
 		t.lost = false
 		p.counters.lost.Add(1)
 	case t.session != nil && t.session.guarded:
-		p.guardSender(t.commit)
+		p.guard(t.session, t.commit)
 	}
 }
 
-// Drained is described at ends.Drainer. It is not known of memory that may vanish.
+// Drained is not known of memory that may vanish.
 func (p *Port) Drained() bool {
 	s := p.tx.session
 	if s == nil || s != p.current.Load() || s.guarded {
@@ -147,7 +140,6 @@ func (p *Port) Drained() bool {
 	return true
 }
 
-// Flush is described at engine.Port.
 func (p *Port) Flush() {
 	t := &p.tx
 	switch {
@@ -157,7 +149,7 @@ func (p *Port) Flush() {
 			t.fast, t.chosen = nil, false
 		}
 	case t.session != nil && t.session.guarded:
-		if !p.guardSender(t.flush) {
+		if !p.guard(t.session, t.flush) {
 			return
 		}
 	default:
@@ -186,16 +178,6 @@ func (p *Port) countSender() {
 			p.counters.sentTooLong.Add(tooLong)
 		}
 	}
-}
-
-// guardSender runs f, which touches memory that may have vanished. It reports
-// whether all was well.
-func (p *Port) guardSender(f func()) bool {
-	if err := buserror.Catch(f); err != nil {
-		p.broken(p.tx.session, fmt.Errorf("%w: %w", ErrMemory, err))
-		return false
-	}
-	return true
 }
 
 // checkSender ends the connection if the peer has violated the ring.

@@ -1,14 +1,15 @@
 package memif
 
 import (
+	"fmt"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
 // session is a connection from the moment that frames can flow.
 type session struct {
-	peerName, peerInterface string
 	// guarded: the memory may vanish, so it is touched only within
 	// buserror.Catch, and frames are copied.
 	guarded   bool
@@ -23,6 +24,12 @@ type session struct {
 	users atomic.Int32
 	// failure is why the rings cannot be used, found by who sends or receives.
 	failure atomic.Pointer[error]
+}
+
+func newSession() *session {
+	s := &session{}
+	s.users.Store(1)
+	return s
 }
 
 // acquire adds a user. It fails if there is none left.
@@ -61,4 +68,16 @@ func (s *session) end() {
 		r.retire()
 	}
 	s.leave()
+}
+
+// careful runs f, which touches memory that may have vanished.
+func (s *session) careful(f func()) error {
+	if !s.guarded {
+		f()
+		return nil
+	}
+	if err := buserror.Catch(f); err != nil {
+		return fmt.Errorf("%w: %w", ErrMemory, err)
+	}
+	return nil
 }

@@ -28,9 +28,7 @@ type Stats struct {
 	// peer has gone, or said so), Unplugs (SetLink, Close), Violations (of
 	// rings), BadMemory (the peer's was not usable, or has vanished), Malformed
 	// (control messages that made no sense), Timeouts (the peer took too long
-	// for a step), NotWelcome (version, mode, secret, or interface). A server
-	// counts for all ports at a socket what clients do before they have said
-	// which port they want.
+	// for a step), NotWelcome (version, mode, secret, or interface).
 	Connections, Disconnects, Unplugs, Violations uint64
 	BadMemory, Malformed, Timeouts, NotWelcome    uint64
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
@@ -52,7 +53,7 @@ func (s *sleeper) receive() int {
 // TestWake sends frames one by one to somebody who sleeps in between: no frame
 // may be slept through.
 func TestWake(t *testing.T) {
-	for _, looks := range []int{1, 95, 96, 97, 300} {
+	for _, looks := range []int{1, 96, 300} {
 		for _, k := range kinds[:3] {
 			for _, polling := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, polling %v, %d looks", k.name, polling, looks), func(t *testing.T) {
@@ -60,7 +61,10 @@ func TestWake(t *testing.T) {
 					k.b.Polling = polling
 					a, b := connected(t, k.a, k.b)
 					s := newSleeper(b, looks)
-					const rounds = 100
+					rounds := 100
+					if polling {
+						rounds = 20 // each takes a millisecond, or more
+					}
 					turn := make(chan int, 1)
 					go func() {
 						for i := range turn {
@@ -95,9 +99,7 @@ func TestWakeForWhatIsThere(t *testing.T) {
 		case <-time.After(timeout):
 			t.Errorf("polling %v: nobody was woken", polling)
 		}
-		if n := s.receive(); n != 33 {
-			t.Errorf("received %d bytes", n)
-		}
+		should.Be(t, s.receive(), 33, "received bytes")
 	}
 }
 

@@ -1,14 +1,7 @@
 package memif
 
 import (
-	"errors"
-	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/trapeze-nic/trapeze/internal/buserror"
-	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 )
 
 const (
@@ -26,84 +19,18 @@ const (
 	unblockEvery = 100 * time.Millisecond
 )
 
-// watch looks after a connection.
+// watch wakes the sleeper of a connection.
 type watch struct {
 	port         *Port
 	session      *session
-	talk         *talk
+	next         time.Time // when to look at the rings again; zero: whenever there is a look at anything
 	idleRounds   int
 	emptyWakeups int
 	maskedUntil  time.Time // no interrupts are looked at until then
 }
 
-func (w *watch) run() error {
-	p, s := w.port, w.session
-	fds := []unix.PollFd{{Fd: int32(p.bell.fd), Events: unix.POLLIN}, {Fd: int32(w.talk.conn.FD()), Events: unix.POLLIN}}
-	const events = 2
-	for _, e := range s.receiveEvents {
-		fds = append(fds, unix.PollFd{Fd: int32(e.fd), Events: unix.POLLIN})
-	}
-	next := time.Now()
-	for {
-		if err := w.tick(&next); err != nil {
-			return err
-		}
-		polled := fds[:events]
-		if p.interrupts.Load() && !time.Now().Before(w.maskedUntil) {
-			polled = fds
-		}
-		until := time.Now().Add(unblockEvery)
-		if !next.IsZero() && next.Before(until) {
-			until = next
-		}
-		if err := await(polled, until); err != nil {
-			return err
-		}
-		for _, e := range s.sendEvents {
-			if e.unblock() {
-				return fmt.Errorf("%w: it keeps those who signal it waiting", ErrViolation)
-			}
-		}
-		if polled[0].Revents != 0 {
-			p.bell.drain()
-			next = time.Now()
-			w.idleRounds = 0
-		}
-		if f := s.failure.Load(); f != nil {
-			return *f
-		}
-		if p.current.Load() != s { // the plug was pulled, maybe put back already
-			return ErrUnplugged
-		}
-		if polled[1].Revents != 0 {
-			if err := w.listen(); err != nil {
-				return err
-			}
-		}
-		for i := events; i < len(polled); i++ {
-			if polled[i].Revents != 0 {
-				s.receiveEvents[i-events].drain()
-				if err := w.interrupted(); err != nil {
-					return err
-				}
-			}
-		}
-	}
-}
-
-// listen takes a message of the peer. Once connected, there is only one that it
-// may send.
-func (w *watch) listen() error {
-	body, fd, err := w.talk.conn.Receive()
-	if errors.Is(err, protocol.ErrAgain) {
-		return nil
-	}
-	body, fd, err = judge(body, fd, err)
-	if err != nil {
-		return err
-	}
-	return unexpected(body, fd, "DISCONNECT")
-}
+// rung has the rings looked at: there may be another sleeper.
+func (w *watch) rung() { w.next, w.idleRounds = time.Time{}, 0 }
 
 // interrupted passes an interrupt on.
 func (w *watch) interrupted() error {
@@ -129,12 +56,11 @@ func (w *watch) interrupted() error {
 
 // tick does what is to be done from time to time if a sleeper is to be woken,
 // and sets when the next time is.
-func (w *watch) tick(next *time.Time) error {
-	p := w.port
-	now := time.Now()
-	if !next.IsZero() && now.Before(*next) {
+func (w *watch) tick(now time.Time) error {
+	if now.Before(w.next) {
 		return nil
 	}
+	p := w.port
 	interrupts := p.interrupts.Load()
 	switch {
 	case interrupts == p.masked.Load():
@@ -147,13 +73,13 @@ func (w *watch) tick(next *time.Time) error {
 	case interrupts:
 		w.idleRounds = min(w.idleRounds+1, askedLooks)
 	}
+	w.next = time.Time{}
 	if !p.wake.IsSet() {
-		*next = time.Time{}
 		return nil
 	}
-	*next = now.Add(lookEvery)
+	w.next = now.Add(lookEvery)
 	if interrupts && w.idleRounds == askedLooks {
-		*next = now.Add(lookSlowly)
+		w.next = now.Add(lookSlowly)
 	}
 	pending, err := w.pending()
 	if err == nil && pending {
@@ -165,7 +91,7 @@ func (w *watch) tick(next *time.Time) error {
 // setInterrupts asks for interrupts or for none.
 func (w *watch) setInterrupts(on bool) error {
 	w.port.masked.Store(!on)
-	return w.careful(func() {
+	return w.session.careful(func() {
 		for _, r := range w.session.receivers {
 			r.SetInterrupts(on)
 		}
@@ -174,22 +100,10 @@ func (w *watch) setInterrupts(on bool) error {
 
 // pending reports whether there are frames to be received.
 func (w *watch) pending() (any bool, err error) {
-	err = w.careful(func() {
+	err = w.session.careful(func() {
 		for _, r := range w.session.receivers {
 			any = any || r.Pending()
 		}
 	})
 	return any, err
-}
-
-// careful runs f, which touches memory that may have vanished.
-func (w *watch) careful(f func()) error {
-	if !w.session.guarded {
-		f()
-		return nil
-	}
-	if err := buserror.Catch(f); err != nil {
-		return fmt.Errorf("%w: %w", ErrMemory, err)
-	}
-	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -53,36 +55,21 @@ func TestAFXDP(t *testing.T) {
 		if err == nil {
 			err = netlink.LinkSetUp(link)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	t.Run("frames as long as the interface has", func(t *testing.T) {
-		link, err := netlink.LinkByName(left)
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := must.Get(netlink.LinkByName(left))(t)
 		for mtu, want := range map[int]int{1400: 1414, 1500: 1514, 3000: 3014, 9000: 9014, 65535: 33038} {
-			if err := netlink.LinkSetMTU(link, mtu); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, netlink.LinkSetMTU(link, mtu))
 			p, err := nic.New(t.Context(), nic.Options{Address: "afxdp:" + left, Logger: quiet})
 			if errors.Is(err, ethernet.ErrNotSupported) {
 				t.Skip(err)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := p.MTU(); got != want {
-				t.Errorf("over an interface with an MTU of %d frames have %d bytes, want %d", mtu, got, want)
-			}
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, err)
+			should.Be(t, p.MTU(), want, "over an interface with an MTU of %d frames have bytes", mtu)
+			should.OK(t, p.Close())
 		}
-		if err := netlink.LinkSetMTU(link, 1500); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, netlink.LinkSetMTU(link, 1500))
 	})
 	openNIC := func(t *testing.T, address string) *via.NIC {
 		ctx, cancel := context.WithTimeout(t.Context(), conform.Timeout)
@@ -91,9 +78,7 @@ func TestAFXDP(t *testing.T) {
 		if errors.Is(err, ethernet.ErrNotSupported) {
 			t.Skip(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = n.Close() })
 		return n
 	}

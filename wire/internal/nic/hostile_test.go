@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
@@ -178,7 +180,7 @@ func (h *hostile) Send(frames []ethernet.Frame) (int, error) {
 	return n, h.err()
 }
 
-// FuzzHostileNIC has a port use a NIC that lies, gives no buffers back, or one twice, and
+// FuzzHostileNIC makes a port use a NIC that lies, gives no buffers back, or one twice, and
 // fails at any moment. What the port returns can be read and written, and nothing stops.
 func FuzzHostileNIC(f *testing.F) {
 	f.Add([]byte("a NIC of honest looks"), []byte("rrcfrcfgggrcf"))
@@ -186,10 +188,7 @@ func FuzzHostileNIC(f *testing.F) {
 	f.Add([]byte{7, 255, 16, 2, 3, 128, 0, 1, 90}, []byte{4, 4, 4, 0, 1, 2, 4, 5, 0, 0, 0, 1, 1, 2, 2})
 	f.Add([]byte{1}, []byte{0, 1, 2, 4, 5})
 	f.Fuzz(func(t *testing.T, script, calls []byte) {
-		p, err := nic.New(t.Context(), nic.Options{Address: fmt.Sprintf("hostile:%x", script), Logger: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(nic.New(t.Context(), nic.Options{Address: fmt.Sprintf("hostile:%x", script), Logger: quiet}))(t)
 		p.SetWake(func() {})
 		var in, out []byte
 		for _, c := range calls[:min(len(calls), 4096)] {
@@ -214,9 +213,7 @@ func FuzzHostileNIC(f *testing.F) {
 				p.Drained()
 			}
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 		p.Reserve(0)
 		p.Receive()
 		p.Stats()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 const (
@@ -38,7 +39,7 @@ func (p *Port) keep(ctx context.Context) {
 		case now.After(next):
 			next = now.Add(p.look())
 		case p.stuck.Load() && p.wake.IsSet():
-			pause(ctx, stuckPause)
+			_ = pause.For(ctx, stuckPause)
 			p.wake.Call()
 		case p.parked.Load() && p.wake.IsSet():
 			p.await(ctx)
@@ -92,11 +93,7 @@ func (p *Port) revive(ctx context.Context) {
 	log := p.options.Logger.With("device", p.options.Address)
 	log.Warn("the NIC of a wire has failed", "err", *p.failure.Load())
 	p.link.Call()
-	for backoff := firstBackoff; ctx.Err() == nil; backoff = min(2*backoff, lastBackoff) {
-		pause(ctx, backoff)
-		if ctx.Err() != nil {
-			return
-		}
+	for backoff := firstBackoff; pause.For(ctx, backoff) == nil; backoff = min(2*backoff, lastBackoff) {
 		limited, cancel := context.WithTimeout(ctx, restartLimit)
 		err := p.nic.Restart(limited)
 		cancel()
@@ -122,14 +119,4 @@ func (p *Port) revive(ctx context.Context) {
 // gone says that a NIC will not come back.
 func (p *Port) gone(err error) bool {
 	return errors.Is(err, ethernet.ErrDeviceGone) && strings.HasPrefix(p.options.Address, "pci:")
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

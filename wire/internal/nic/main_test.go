@@ -9,6 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
 )
@@ -27,19 +29,14 @@ func open(t testing.TB, o nic.Options) *nic.Port {
 	o.Logger = quiet
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	p, err := nic.New(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nic.New(ctx, o))(t)
 	t.Cleanup(func() { closePort(t, p) })
 	return p
 }
 
 func closePort(t testing.TB, p *nic.Port) {
 	t.Helper()
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	p.Reserve(0)
 	p.Receive()
 }

@@ -2,9 +2,9 @@ package nic_test
 
 import (
 	"context"
-	"strconv"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
@@ -64,24 +64,9 @@ func exchange(t testing.TB, p *nic.Port, n int) {
 func TestNoAllocations(t *testing.T) {
 	p := open(t, nic.Options{Address: "mirror:"})
 	for _, n := range []int{1, 2, 17, 64, 100} {
-		if a := testing.AllocsPerRun(300, func() { exchange(t, p, n) }); a != 0 {
-			t.Errorf("a burst of %d frames: %v allocations", n, a)
-		}
+		should.Be(t, testing.AllocsPerRun(300, func() { exchange(t, p, n) }), 0, "a burst of %d frames: allocations", n)
 	}
 	if s := p.Stats(); s.Lost+s.Bad != 0 {
 		t.Errorf("%+v", s)
-	}
-}
-
-// BenchmarkExchange is what the wire itself costs for a frame, sent and received.
-func BenchmarkExchange(b *testing.B) {
-	for _, n := range []int{1, 32} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			p := open(b, nic.Options{Address: "mirror:"})
-			for b.Loop() {
-				exchange(b, p, n)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/frame")
-		})
 	}
 }

@@ -37,7 +37,7 @@ const (
 	fillUnit = 1024
 )
 
-// Options are the choices of New. Address is needed.
+// Options are the choices of New. Address is needed. The tag is that of addresses, see package option.
 type Options struct {
 	// Address is that of an ethernet.Port, see ethernet.Open: a PCI function, as in
 	// "pci:0000:03:00.0", or of a scheme of ethernet.Schemes.
@@ -50,7 +50,7 @@ type Options struct {
 	MAC datasheet.MAC
 	// Promiscuous has the NIC receive all frames, for endpoints that want those to other
 	// stations and to groups.
-	Promiscuous bool
+	Promiscuous bool `option:"promiscuous" oneof:"off,on"`
 	// Logger is told of failures and restarts; nil for slog.Default.
 	Logger *slog.Logger
 }

@@ -138,7 +138,7 @@ func (p *Port) Checksum() bool { return true }
 // LinkUp reports whether the NIC works and has a link, and the plug is in.
 func (p *Port) LinkUp() bool { return p.state.Load() == 0 }
 
-// SetWake is described at wire.Port. The function is called when frames arrive after
+// SetWake has the function called when frames arrive after
 // nothing has come for a while.
 func (p *Port) SetWake(f func()) {
 	p.wake.Set(f)
@@ -148,10 +148,9 @@ func (p *Port) SetWake(f func()) {
 	}
 }
 
-// OnLink is described at wire.Port.
 func (p *Port) OnLink(f func()) { p.link.Set(f) }
 
-// SetLink is described at wire.Port. The NIC's own link stays as it is: what arrives while
+// SetLink leaves the NIC's own link as it is: what arrives while
 // the plug is out is dropped.
 func (p *Port) SetLink(up bool) {
 	p.set(pulled, !up)
@@ -166,7 +165,7 @@ func (p *Port) set(reason uint32, on bool) bool {
 	return p.state.And(^reason)&reason != 0
 }
 
-// nudge has the keeper look at what there is to do.
+// nudge makes the keeper look at what there is to do.
 func (p *Port) nudge() {
 	select {
 	case p.poke <- struct{}{}:

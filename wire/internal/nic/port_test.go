@@ -8,6 +8,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -60,9 +62,7 @@ func TestFlushIsOneSend(t *testing.T) {
 			}
 		}
 		a.Flush()
-		if n := end.Sends() - before; n != 1 {
-			t.Errorf("round %d: %d bursts", round, n)
-		}
+		should.Be(t, end.Sends()-before, 1, "round %d: bursts", round)
 		for i := range 64 {
 			get(t, b, byte(i), 64+i)
 		}
@@ -159,17 +159,13 @@ func TestFailure(t *testing.T) {
 		cable.End(t.Name(), 0).Fail(broken, 2)
 		waittest.Until(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() && changes.Load() > 0 })
 		changes.Store(0)
-		if err := a.Stats().Err; !errors.Is(err, broken) {
-			t.Errorf("failed because of %v", err)
-		}
+		should.Fail(t, a.Stats().Err, broken, "failed because")
 		lost := a.Stats().Lost
 		if !put(a, 1, 64) {
 			t.Error("no room for a frame that is lost")
 		}
 		a.Flush()
-		if n := a.Stats().Lost; n != lost+1 {
-			t.Errorf("%d frames lost, before %d", n, lost)
-		}
+		should.Be(t, a.Stats().Lost, lost+1, "frames lost, before %d", lost)
 		waittest.Until(t, "the NIC works again", func() bool { return a.LinkUp() && changes.Load() > 0 })
 		changes.Store(0)
 		put(a, 2, 64)
@@ -205,9 +201,7 @@ func TestFailureWhileSending(t *testing.T) {
 	put(a, 2, 64)
 	cable.End(t.Name(), 0).Fail(errors.New("x"), 0)
 	a.Flush()
-	if n := a.Stats().Lost; n != 2 {
-		t.Errorf("%d frames lost", n)
-	}
+	should.Be(t, a.Stats().Lost, 2, "frames lost")
 	waittest.Until(t, "the NIC works again", a.LinkUp)
 	put(a, 3, 64)
 	a.Flush()
@@ -230,9 +224,7 @@ func TestLink(t *testing.T) {
 		a.Flush()
 		get(t, b, 2, 64)
 	}
-	if n := a.Stats().Lost; n != 3 {
-		t.Errorf("%d frames lost", n)
-	}
+	should.Be(t, a.Stats().Lost, 3, "frames lost")
 }
 
 // TestCloseKeepsFrames: what was reserved and received can be used after Close, and is
@@ -248,9 +240,7 @@ func TestCloseKeepsFrames(t *testing.T) {
 		waittest.Until(t, "a frame comes", func() bool { in = b.Receive(); return in != nil })
 		out := b.Reserve(1514)
 		for _, p := range []*nic.Port{a, b} {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, p.Close())
 			if p.LinkUp() {
 				t.Error("the link of a closed port is up")
 			}
@@ -269,9 +259,7 @@ func TestCloseKeepsFrames(t *testing.T) {
 		}
 		a.Reserve(0)
 		a.Receive()
-		if n := leaktest.Files(t); n != before {
-			t.Fatalf("%d file descriptors before, %d after", before, n)
-		}
+		must.Be(t, leaktest.Files(t), before, "file descriptors before, after")
 	}
 }
 
@@ -285,7 +273,5 @@ func TestWrongNIC(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if n := wrongOpen.Load(); n != 0 {
-		t.Errorf("%d ports are still open", n)
-	}
+	should.Be(t, wrongOpen.Load(), 0, "ports are still open")
 }

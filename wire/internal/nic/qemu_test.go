@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
@@ -50,7 +52,7 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		d, err := models.machine.Open(ctx, n)
+		d, err := models.machine.Open(n)
 		if err != nil {
 			return nil, err
 		}
@@ -65,9 +67,7 @@ func startModels(t *testing.T) *qtest.Machine {
 	t.Helper()
 	m := qemutest.Start(t, "igb,mac=02:00:00:00:00:01", "igb,mac=02:00:00:00:00:02")
 	for n := range 2 {
-		if err := m.Connect(n, m.NetAddr(1-n)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Connect(n, m.NetAddr(1-n)))
 	}
 	models.Lock()
 	models.machine, models.open = m, map[int]*counted{}
@@ -106,9 +106,7 @@ func TestQEMUFlush(t *testing.T) {
 			a.Commit()
 		}
 		a.Flush()
-		if w := device.writes.Load() - before; w != 1 {
-			t.Errorf("%d frames took %d register accesses", n, w)
-		}
+		should.Be(t, device.writes.Load()-before, 1, "%d frames took register accesses", n)
 		for i := range n {
 			var f []byte
 			waittest.Until(t, "a frame comes", func() bool { f = b.Receive(); return f != nil })
@@ -155,12 +153,8 @@ func TestQEMUWake(t *testing.T) {
 func TestQEMULink(t *testing.T) {
 	m := startModels(t)
 	a, _ := openModels(t)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
 	for _, up := range []bool{false, true} {
-		if err := m.SetLink(ctx, 0, up); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.SetLink(0, up))
 		waittest.Until(t, fmt.Sprintf("the link is up: %v", up), func() bool { return a.LinkUp() == up })
 	}
 }
@@ -188,11 +182,7 @@ func TestQEMUVIA(t *testing.T) {
 func TestQEMURemoved(t *testing.T) {
 	m := startModels(t)
 	a, _ := openModels(t)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	if err := m.Unplug(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Unplug(0))
 	waittest.Until(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() })
 	waittest.Until(t, "the reason is known", func() bool { return a.Stats().Err != nil })
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {

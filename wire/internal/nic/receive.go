@@ -26,7 +26,6 @@ type receiver struct {
 	catches  int
 }
 
-// Receive is described at engine.Port.
 func (p *Port) Receive() []byte {
 	r := &p.rx
 	if p.state.Load()&(pulled|closed) != 0 {
@@ -46,7 +45,6 @@ func (p *Port) Receive() []byte {
 	return nil
 }
 
-// Release is described at engine.Port.
 func (p *Port) Release() {
 	r := &p.rx
 	if r.shown == nil {

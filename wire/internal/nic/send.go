@@ -26,8 +26,7 @@ type transmitter struct {
 	attached bool
 }
 
-// Reserve is described at engine.Port. While the link is down there is room, for a frame
-// that is lost.
+// Reserve has room while the link is down, for a frame that is lost.
 func (p *Port) Reserve(n int) []byte {
 	t := &p.tx
 	t.reserved = -1
@@ -65,7 +64,6 @@ func (p *Port) begin() bool {
 	return t.n < t.stock
 }
 
-// Commit is described at engine.Port.
 func (p *Port) Commit() {
 	t := &p.tx
 	if t.reserved < 0 {
@@ -77,14 +75,14 @@ func (p *Port) Commit() {
 	t.reserved = -1
 }
 
-// Flush is described at engine.Port. It costs one register access.
+// Flush costs one register access.
 func (p *Port) Flush() {
 	if p.tx.n > 0 {
 		p.push()
 	}
 }
 
-// push has the NIC send what was committed. What it has no room for stays.
+// push makes the NIC send what was committed. What it has no room for stays.
 func (p *Port) push() {
 	t := &p.tx
 	p.lock.Lock()
@@ -156,7 +154,6 @@ func (p *Port) retire() {
 	_ = p.leave() // Close has said what there was to say
 }
 
-// Drained is described at ends.Drainer.
 func (p *Port) Drained() bool {
 	if p.state.Load() != 0 {
 		return true

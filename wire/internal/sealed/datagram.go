@@ -6,26 +6,25 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// The layout of datagrams, SPEC.md 8.11. What stands at 12 to 15 is where a frame
-// has its EtherType, version and type, so that a wire without a key takes a sealed
-// datagram for a frame of another version and drops it.
+// The layout of datagrams, SPEC.md 8.11. At 12 to 15, a frame has its EtherType, version and
+// type, so that a wire without a key takes a sealed datagram for a frame of another version and
+// drops it.
 const (
 	headerSize = 16
 	tagSize    = 16
 	// Overhead is the length of a datagram beyond its frame, in bytes.
 	Overhead = headerSize + tagSize
 
-	version = 0x81 // no version of a frame has the upper bit
+	version = 0x82 // no version of a frame has the upper bit
 
 	typeHello = 1
 	typeReply = 2
 	typeFrame = 3
 
-	nonceSize    = 32
+	publicSize   = 32 // of a key of X25519
 	instanceSize = 8
-	macSize      = 32
-	helloSize    = headerSize + instanceSize + nonceSize + macSize
-	replySize    = headerSize + instanceSize + 8 + nonceSize + macSize
+	helloSize    = headerSize + publicSize + instanceSize + tagSize
+	replySize    = headerSize + publicSize + 4 + tagSize
 )
 
 // IsSealed reports whether a datagram is one of this package, as far as its first
@@ -35,21 +34,15 @@ func IsSealed(datagram []byte) bool {
 }
 
 // IsHello reports whether a datagram is a hello as far as that can be told without the
-// key: who sends one has a key. The beginning of another datagram, or a damaged one, is none.
+// key: its sender has a key.
 func IsHello(datagram []byte) bool {
-	return IsSealed(datagram) && datagram[15] == typeHello && len(datagram) == helloSize &&
-		numberOf(datagram) == 0 && sessionOf(datagram) != 0
+	return IsSealed(datagram) && datagram[15] == typeHello && len(datagram) == helloSize
 }
 
-// isPlain reports whether a datagram is a frame without a key: a whole frame of ours with a
-// good checksum, which every such wire has in its frames.
+// isPlain reports whether a datagram is a frame of ours without a key.
 func isPlain(datagram []byte) bool {
 	h := datasheet.HeaderAt(datagram)
-	if h == nil || h.EtherType != datasheet.EtherType || h.Version != datasheet.WireVersion || h.Flags&datasheet.FrameChecksum == 0 {
-		return false
-	}
-	n := datasheet.HeaderSize + int(h.Length)
-	return n <= len(datagram) && datasheet.FrameChecksumOf(datagram[:n]) == h.Checksum
+	return h != nil && h.EtherType == datasheet.EtherType && h.Version == datasheet.WireVersion
 }
 
 // FrameSize returns the length of the frame in a datagram; ok is false if there is

@@ -20,7 +20,6 @@ func (t *Tunnel) Links() int { return len(t.links) }
 
 // Bounds of what a tunnel remembers.
 const (
-	MaxAnswered = maxAnswered
-	MaxLinks    = maxLinks
-	MaxOld      = maxOld
+	MaxUnconfirmed = maxUnconfirmed
+	MaxSessions    = maxSessions
 )

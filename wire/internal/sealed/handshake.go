@@ -1,90 +1,149 @@
 package sealed
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
+	"bytes"
 	"encoding/binary"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flynn/noise"
 )
 
-// instance names a Tunnel for as long as it lives: one that is started again has
-// another.
-type instance [instanceSize]byte
+// Refusal says why a datagram was refused, as far as a user may have to do
+// something about it.
+type Refusal int
 
-// hello begins a handshake.
-type hello struct {
-	session  uint32 // in datagrams to the sender of the hello
-	instance instance
-	nonce    [nonceSize]byte
+const (
+	// NotRefused is also what is refused without further meaning.
+	NotRefused Refusal = iota
+	// NoKey: the sender has no key: a frame has come that is not sealed.
+	NoKey
+	// OtherKey: the sender has another key, or has none and makes things up.
+	OtherKey
+)
+
+// suite makes the handshake Noise_NNpsk0_25519_AESGCM_SHA256.
+var suite = noise.NewCipherSuite(noise.DH25519, noise.CipherAESGCM, noise.HashSHA256)
+
+// prologue, and the header of the hello, are authenticated with both messages.
+const prologue = "trapeze sealed wire 2"
+
+// handshake begins the part of one end in a handshake.
+func (k *Key) handshake(initiator bool, hello []byte) (*noise.HandshakeState, error) {
+	return noise.NewHandshakeState(noise.Config{CipherSuite: suite, Pattern: noise.HandshakeNN, Initiator: initiator,
+		Prologue: append([]byte(prologue), hello[:headerSize]...), PresharedKey: k.secret[:]})
 }
 
-// reply ends a handshake. Its header has the session of the hello.
-type reply struct {
-	session  uint32 // in datagrams to the sender of the reply
-	instance instance
-	nonce    [nonceSize]byte
+// attempt is a hello that has not been replied to.
+type attempt struct {
+	id         uint32
+	state      *noise.HandshakeState
+	datagram   []byte
+	begun, due time.Time
+	pause      time.Duration
 }
 
-// transcript is the content of a hello, as it stands in the datagram before the code.
-func (h *hello) transcript() []byte {
-	b := make([]byte, helloSize-macSize)
-	putHeader(b, 0, h.session, typeHello)
-	at := copy(b[headerSize:], h.instance[:]) + headerSize
-	copy(b[at:], h.nonce[:])
-	return b
-}
-
-// datagram returns the hello with its authentication code.
-func (h *hello) datagram(key []byte) []byte {
-	b := h.transcript()
-	return authenticate(b, key, b)
-}
-
-// transcript is the content of a reply, but for the session of the hello.
-func (r *reply) transcript() []byte {
-	b := make([]byte, replySize-macSize)
-	putHeader(b, 0, 0, typeReply)
-	at := copy(b[headerSize:], r.instance[:]) + headerSize
-	binary.LittleEndian.PutUint32(b[at:], r.session)
-	copy(b[at+8:], r.nonce[:])
-	return b
-}
-
-// datagram returns the reply to a hello. Its authentication code covers both.
-func (r *reply) datagram(key []byte, to *hello) []byte {
-	b := r.transcript()
-	binary.LittleEndian.PutUint32(b[8:], to.session)
-	return authenticate(b, key, to.transcript(), b)
-}
-
-func authenticate(b, key []byte, parts ...[]byte) []byte {
-	m := hmac.New(sha256.New, key)
-	for _, p := range parts {
-		m.Write(p)
+// newAttempt makes a hello; nil if the cryptography refuses.
+func (t *Tunnel) newAttempt(now time.Time) *attempt {
+	p := &attempt{id: t.freeID(), begun: now, pause: helloFirst}
+	header := make([]byte, headerSize, helloSize)
+	putHeader(header, 0, p.id, typeHello)
+	var err error
+	if p.state, err = t.key.handshake(true, header); err != nil {
+		return nil
 	}
-	return m.Sum(b)
+	if p.datagram, _, _, err = p.state.WriteMessage(header, t.instance[:]); err != nil {
+		return nil
+	}
+	return p
 }
 
-// authentic compares two datagrams in a time that does not tell where they differ.
-func authentic(got, want []byte) bool { return hmac.Equal(got, want) }
-
-// parseHello reads a hello whose authentication code is good.
-func parseHello(b, key []byte) (h hello, ok bool) {
-	if len(b) != helloSize {
-		return h, false
+// Handle takes a datagram that holds no frame, as FrameSize says: a part of a
+// handshake, or garbage.
+func (t *Tunnel) Handle(datagram []byte, from netip.AddrPort, now time.Time) Refusal {
+	switch {
+	case !IsSealed(datagram):
+		t.plain.Add(1)
+		if isPlain(datagram) {
+			return NoKey
+		}
+	case numberOf(datagram) != 0 || sessionOf(datagram) == 0:
+		t.malformed.Add(1)
+	case datagram[15] == typeHello && len(datagram) == helloSize:
+		return t.takeHello(datagram, from, now)
+	case datagram[15] == typeReply && len(datagram) == replySize:
+		t.takeReply(datagram, from, now)
+	default:
+		t.malformed.Add(1)
 	}
-	h.session = sessionOf(b)
-	at := copy(h.instance[:], b[headerSize:]) + headerSize
-	copy(h.nonce[:], b[at:])
-	return h, authentic(b, h.datagram(key)) && h.session != 0
+	return NotRefused
 }
 
-// parseReply reads the reply to a hello, if its authentication code is good.
-func parseReply(b, key []byte, to *hello) (r reply, ok bool) {
-	if len(b) != replySize {
-		return r, false
+// takeHello replies to a hello. Nothing else changes: it may be an old one that
+// a third host repeats.
+func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) Refusal {
+	for _, s := range t.unconfirmed {
+		if s.link.Address == from && bytes.Equal(s.hello, datagram) {
+			t.out(s.reply, from) // the reply was lost
+			return NotRefused
+		}
 	}
-	at := copy(r.instance[:], b[headerSize:]) + headerSize
-	r.session = binary.LittleEndian.Uint32(b[at:])
-	copy(r.nonce[:], b[at+8:])
-	return r, authentic(b, r.datagram(key, to)) && r.session != 0
+	state, err := t.key.handshake(false, datagram)
+	if err != nil {
+		return NotRefused
+	}
+	instance, _, _, err := state.ReadMessage(nil, datagram[headerSize:])
+	if err != nil {
+		t.badHandshakes.Add(1)
+		return OtherKey
+	}
+	if bytes.Equal(instance, t.instance[:]) { // a third host reflects it
+		t.badHandshakes.Add(1)
+		return NotRefused
+	}
+	id, reply := t.freeID(), make([]byte, headerSize, replySize)
+	putHeader(reply, 0, sessionOf(datagram), typeReply)
+	reply, open, seal, err := state.WriteMessage(reply, binary.LittleEndian.AppendUint32(nil, id))
+	if err != nil { // its public key is one of the few bad ones
+		t.badHandshakes.Add(1)
+		return NotRefused
+	}
+	// The link is made, or found, once the peer has shown that it lives.
+	s := t.newSession(id, sessionOf(datagram), &Link{tunnel: t, Address: from}, seal, open, now)
+	s.hello, s.reply = slices.Clone(datagram), reply
+	if len(t.unconfirmed) == maxUnconfirmed {
+		t.drop(t.unconfirmed[0])
+		t.unconfirmed = slices.Delete(t.unconfirmed, 0, 1)
+	}
+	t.unconfirmed = append(t.unconfirmed, s)
+	t.out(reply, from)
+	return NotRefused
+}
+
+// takeReply begins the session that we said hello for.
+func (t *Tunnel) takeReply(datagram []byte, from netip.AddrPort, now time.Time) {
+	l := t.links[from]
+	if l == nil || l.pending == nil || sessionOf(datagram) != l.pending.id {
+		t.stale.Add(1)
+		return
+	}
+	peer, seal, open, err := l.pending.state.ReadMessage(nil, datagram[headerSize:])
+	if err != nil {
+		// A peer with another key does not reply: it is damaged, or made up.
+		t.badHandshakes.Add(1)
+		return
+	}
+	s := t.newSession(l.pending.id, binary.LittleEndian.Uint32(peer), l, seal, open, now)
+	l.install(s, now)
+	t.keepalive(s) // the peer waits for a datagram under the new keys
+}
+
+// confirm puts a session into use that was made for a hello: only a peer that has just got
+// our reply, and has the key, can have sent a datagram under it.
+func (t *Tunnel) confirm(s *session, now time.Time) {
+	s.hello, s.reply = nil, nil
+	t.unconfirmed = slices.DeleteFunc(t.unconfirmed, func(o *session) bool { return o == s })
+	s.link = t.link(s.link.Address)
+	s.link.install(s, now)
 }

@@ -2,20 +2,20 @@ package sealed
 
 import (
 	"bytes"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
 // KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// Errors about keys, inside a *KeyError.
+// Errors about keys, inside an *ends.Error.
 var (
 	// ErrKeyFormat: a key is 64 hexadecimal digits, with white space around them at
 	// most.
@@ -25,23 +25,6 @@ var (
 	// ErrKeyFile: it is no regular file.
 	ErrKeyFile = errors.New("it is not a regular file")
 )
-
-// KeyError says what is wrong with a key file. It does not show what is in it.
-type KeyError struct {
-	File string
-	Err  error
-	Hint string // what to do; may be empty
-}
-
-func (e *KeyError) Error() string {
-	s := fmt.Sprintf("key file %s: %v", e.File, e.Err)
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-func (e *KeyError) Unwrap() error { return e.Err }
 
 // Key is the shared key of both ends of a wire. It prints as nothing.
 type Key struct{ secret [KeySize]byte }
@@ -66,9 +49,11 @@ func ParseKey(text []byte) (*Key, error) {
 }
 
 // ReadKey reads a key from a file that only its owner may read. Errors are
-// *KeyError.
+// *ends.Error, which does not show what is in the file.
 func ReadKey(file string) (*Key, error) {
-	fail := func(err error, hint string) (*Key, error) { return nil, &KeyError{File: file, Err: err, Hint: hint} }
+	fail := func(err error, hint string) (*Key, error) {
+		return nil, &ends.Error{Op: "key file", Device: file, Err: err, Hint: hint}
+	}
 	// Opening a pipe waits for who writes to it, but not with O_NONBLOCK.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -96,29 +81,4 @@ func ReadKey(file string) (*Key, error) {
 		return fail(err, "make one with: (umask 077; openssl rand -hex 32 > FILE)")
 	}
 	return k, nil
-}
-
-// The purposes for which keys are derived; each has another text.
-const (
-	forHandshake = "trapeze sealed wire 1 handshake"
-	forSession   = "trapeze sealed wire 1 session"
-)
-
-// handshakeKey authenticates handshakes.
-func (k *Key) handshakeKey() ([]byte, error) {
-	return hkdf.Key(sha256.New, k.secret[:], nil, forHandshake, sha256.Size)
-}
-
-// sessionKeys derives what seals the datagrams of who said hello, and of who
-// replied. The random numbers of both are in it, and all else that the handshake
-// said.
-func (k *Key) sessionKeys(h *hello, r *reply) (fromHello, fromReply []byte, err error) {
-	salt := append(append([]byte{}, h.nonce[:]...), r.nonce[:]...)
-	info := append([]byte(forSession), h.transcript()...)
-	info = append(info, r.transcript()...)
-	both, err := hkdf.Key(sha256.New, k.secret[:], salt, string(info), 2*KeySize)
-	if err != nil {
-		return nil, nil, err
-	}
-	return both[:KeySize], both[KeySize:], nil
 }

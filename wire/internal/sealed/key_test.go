@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -17,9 +19,7 @@ func TestReadKey(t *testing.T) {
 	const good = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F"
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(pipe, 0o600))
 	for name, tt := range map[string]struct {
 		text string
 		mode fs.FileMode
@@ -40,9 +40,7 @@ func TestReadKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(dir, name)
-			if err := errors.Join(os.WriteFile(file, []byte(tt.text), 0o600), os.Chmod(file, tt.mode)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(os.WriteFile(file, []byte(tt.text), 0o600), os.Chmod(file, tt.mode)))
 			checkKey(t, file, tt.want)
 		})
 	}
@@ -63,8 +61,8 @@ func checkKey(t *testing.T, file string, want error) {
 		}
 		return
 	}
-	var e *sealed.KeyError
-	if k != nil || !errors.As(err, &e) || e.File != file || !errors.Is(err, want) || !strings.Contains(err.Error(), file) {
+	var e *ends.Error
+	if k != nil || !errors.As(err, &e) || e.Device != file || !errors.Is(err, want) || !strings.Contains(err.Error(), file) {
 		t.Errorf("%s: %v, error %v, want %v", file, k, err, want)
 	}
 	if err != nil && strings.Contains(err.Error(), "secret") {

@@ -21,28 +21,21 @@ const (
 	// maxNumber is more than any session gets to: a receiver takes no higher ones.
 	maxNumber = 1 << 32
 
-	// Each end chooses these times for itself. tickEvery is the time between two looks
-	// at. A hello is repeated after helloFirst, then after twice the time, up to
-	// helloMost; one that is not answered within helloLife is replaced by another. A
-	// peer of which nothing has come for answerWait after something was sent gets a
-	// hello: it may have started anew. Sessions that others have taken the place of are
-	// kept for linger after the last datagram under them.
+	// Each end chooses these times for itself. Tick looks at sessions every tickEvery. A hello is
+	// repeated after helloFirst, then after twice the time, up to helloMost; one that is not answered
+	// within helloLife is replaced by another. A peer of which nothing has come for answerWait after
+	// something was sent gets a hello: it may have started anew.
 	tickEvery  = 500 * time.Millisecond
 	helloFirst = 50 * time.Millisecond
 	helloMost  = 1600 * time.Millisecond
 	helloLife  = 5 * time.Second
 	answerWait = 2 * time.Second
-	linger     = 10 * time.Second
 
-	// Bounds on what others can make us remember. Only who has the key, or repeats
+	// Bounds on what others can make us remember. Only a holder of the key, or a host that repeats
 	// what a holder of it once sent, gets to them.
-	maxAnswered = 64   // hellos that were replied to, and not confirmed yet
-	maxLinks    = 1024 // beside those that were configured
-	maxOld      = 4    // sessions of a link beside the current one
-
-	// maxConfirms is the number of times that the end of a handshake is repeated to a peer that says
-	// nothing.
-	maxConfirms = 4
+	maxUnconfirmed = 64   // sessions of hellos
+	maxLinks       = 1024 // beside those that were configured
+	maxSessions    = 4    // of a link
 )
 
 func (l *Limits) complete() {

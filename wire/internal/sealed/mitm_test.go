@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -161,9 +162,7 @@ func TestReplayOfEverything(t *testing.T) {
 		n.ends[p.from].take(p.bytes, p.from)
 		n.settle()
 	}
-	if len(a.got)+len(b.got) != 0 {
-		t.Fatal("a frame was delivered once more")
-	}
+	must.Be(t, len(a.got)+len(b.got), 0, "a frame was delivered once more")
 	if now := a.tunnel.Stats().Sessions + b.tunnel.Stats().Sessions; now != began {
 		t.Errorf("%d sessions began from what was repeated", now-began)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -50,22 +51,14 @@ func testKey(t testing.TB, digit string) *sealed.Key {
 	for range 2 * sealed.KeySize {
 		text += digit
 	}
-	k, err := sealed.ParseKey([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return must.Get(sealed.ParseKey([]byte(text)))(t)
 }
 
 // start starts an end, in place of one that was at the address.
 func (n *network) start(host byte, key string, l sealed.Limits, peers ...byte) *end {
 	n.t.Helper()
-	e := &end{net: n, address: address(host), sealer: sealed.NewSealer(1500)}
-	var err error
-	e.tunnel, err = sealed.New(testKey(n.t, key), l, e.write)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	e := &end{net: n, address: address(host), sealer: sealed.NewSealer(1500), due: n.now}
+	e.tunnel = sealed.New(testKey(n.t, key), l, e.write)
 	for _, p := range peers {
 		e.tunnel.Configure(address(p))
 	}
@@ -96,15 +89,11 @@ func (e *end) tend() { e.due = e.tunnel.Tick(e.net.now) }
 
 // take does what a wire does with a datagram.
 func (e *end) take(b []byte, from netip.AddrPort) {
-	changes := e.tunnel.Changes()
 	n, ok := sealed.FrameSize(b)
 	if !ok {
 		e.tunnel.Handle(b, from, e.net.now)
 	} else if frame := make([]byte, n); e.tunnel.Open(frame, b, from, e.net.now) {
 		e.got = append(e.got, frame)
-	}
-	if e.tunnel.Changes() != changes {
-		e.tend()
 	}
 }
 
@@ -134,7 +123,7 @@ func (n *network) pass(d time.Duration) {
 		n.settle()
 		n.now = n.now.Add(10 * time.Millisecond)
 		for _, e := range n.ends {
-			if !e.due.IsZero() && !n.now.Before(e.due) {
+			if !n.now.Before(e.due) {
 				e.tend()
 			}
 		}

@@ -45,20 +45,23 @@ func (o *Options) complete() error {
 }
 
 // Port is a wire with a speed: what is sent through this end leaves one frame after the
-// other, at a rate, and arrives after a delay. The user of the port moves frames on, with
+// other, at a rate, and arrives after a delay. Over a wire that loses nothing a frame does not begin to
+// arrive before the other end is ready for it: the wire stands still until then, and holds what is on it back. The user of the port moves frames on, with
 // each call. Frames are acknowledged on wires that lose nothing too, and have their bytes
 // with them where a peer could read them in place.
 type Port struct {
-	inner ends.Port
-	parts engine.Progressive // inner, if frames may come in parts
-	o     Options
-	most  int // frames that may be under way
+	ends.Port                    // the wire within
+	parts     engine.Progressive // that, if frames may come in parts
+	line      engine.Lossless    // that, if nothing is lost on it
+	taken     bool               // the user has released a frame that the wire within still holds
+	o         Options
+	most      int // frames that may be under way
 
 	frames   []*frame // under way, oldest first
 	spare    []*frame
 	reserved *frame // nil for none; it is the last of frames once bytes are published
 	free     time.Duration
-	out      []byte // inner's, of the oldest frame; nil: it has not begun to arrive
+	out      []byte // of the wire within, of the oldest frame; nil: it has not begun to arrive
 	arrived  int    // bytes of that
 }
 
@@ -85,13 +88,14 @@ func New(inner ends.Port, o Options) (ends.Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Port{inner: inner, o: o}
+	s := &Port{Port: inner, o: o}
 	memory := int64(mostMemory)
 	if o.Rate != 0 {
 		memory = min(memory, o.Rate*int64(o.Delay)/int64(time.Second))
 	}
 	s.most = 4 + int(memory)/inner.MTU()
 	s.parts, _ = inner.(engine.Progressive)
+	s.line, _ = inner.(engine.Lossless)
 	if s.parts != nil && !inner.Checksum() {
 		return inParts{s}, nil
 	}
@@ -99,14 +103,7 @@ func New(inner ends.Port, o Options) (ends.Port, error) {
 	return s, nil
 }
 
-// MTU returns the largest frame in bytes.
-func (s *Port) MTU() int { return s.inner.MTU() }
-
-// Checksum is inner's.
-func (s *Port) Checksum() bool { return s.inner.Checksum() }
-
-// Reserve is described at engine.Port. There is no room while the frames before will take
-// longer than two of the largest.
+// Reserve has no room while the frames before will take longer than two of the largest.
 func (s *Port) Reserve(n int) []byte {
 	if s.reserved != nil && s.reserved.open {
 		s.abort()
@@ -152,7 +149,6 @@ func (s *Port) hand(n int) {
 	s.free = begin + s.o.Takes(n-from)
 }
 
-// Commit is described at engine.Port.
 func (s *Port) Commit() {
 	if s.reserved == nil {
 		return
@@ -162,7 +158,7 @@ func (s *Port) Commit() {
 	s.move()
 }
 
-// Publish is described at engine.Progressive: the bytes begin to leave.
+// Publish makes the bytes begin to leave.
 func (s inParts) Publish(n int) {
 	f := s.reserved
 	if f == nil || n <= 0 || n >= len(f.buf) || f.open && n <= f.transfers[len(f.transfers)-1].to {
@@ -172,7 +168,7 @@ func (s inParts) Publish(n int) {
 	s.move()
 }
 
-// Abort is described at engine.Progressive. What has been published leaves first.
+// Abort lets what has been published leave first.
 func (s inParts) Abort() { s.abort() }
 
 func (s *Port) abort() {
@@ -186,13 +182,10 @@ func (s *Port) abort() {
 	}
 }
 
-// Arrived is described at engine.Progressive.
 func (s inParts) Arrived() (n int, aborted bool) { return s.parts.Arrived() }
 
-// Flush is described at engine.Port.
 func (s *Port) Flush() { s.move() }
 
-// Left is described at engine.Paced.
 func (s *Port) Left() (busy, all time.Duration) {
 	now := s.move()
 	busy = s.free - now
@@ -236,8 +229,13 @@ func (s *Port) move() (now time.Duration) {
 // advance has what has had its time of the oldest frame arrive. It reports whether the
 // frame has ended with that.
 func (s *Port) advance(f *frame, now time.Duration) (ended bool) {
+	if late := now - s.o.Delay - f.transfers[0].begin; s.out == nil && late >= 0 && s.line != nil && s.line.Look(true) != s.line.Mark() {
+		s.stall(late)
+	}
 	n := s.reached(f, now)
 	switch {
+	case s.out == nil && n == 0:
+		return false
 	case f.aborted && n == f.transfers[len(f.transfers)-1].to:
 		if s.arrived > 0 {
 			s.parts.Abort()
@@ -247,8 +245,8 @@ func (s *Port) advance(f *frame, now time.Duration) (ended bool) {
 		if !s.carry(f, n) {
 			return false
 		}
-		s.inner.Commit()
-		s.inner.Flush()
+		s.Port.Commit()
+		s.Port.Flush()
 		return true
 	case s.parts == nil || n < datasheet.HeaderSize:
 		return false
@@ -263,11 +261,21 @@ func (s *Port) advance(f *frame, now time.Duration) (ended bool) {
 	return false
 }
 
+// stall holds all that is on the wire back for a while: the other end is not ready for the oldest frame.
+func (s *Port) stall(while time.Duration) {
+	for _, f := range s.frames {
+		for i := range f.transfers {
+			f.transfers[i].begin += while
+		}
+	}
+	s.free += while
+}
+
 // carry puts the first n bytes of a frame on the wire within. It returns false if that has
 // no room.
 func (s *Port) carry(f *frame, n int) bool {
 	if s.out == nil {
-		if s.out = s.inner.Reserve(len(f.buf)); s.out == nil {
+		if s.out = s.Port.Reserve(len(f.buf)); s.out == nil {
 			return false
 		}
 	}
@@ -275,44 +283,30 @@ func (s *Port) carry(f *frame, n int) bool {
 	return true
 }
 
-// Receive is described at engine.Port.
+// Receive: asked for a frame, this end is ready for one: the sender's end learns of it.
 func (s *Port) Receive() []byte {
 	s.move()
-	return s.inner.Receive()
+	if s.taken {
+		s.taken = false
+		s.Port.Release()
+	}
+	return s.Port.Receive()
 }
 
-// Release is described at engine.Port.
-func (s *Port) Release() { s.inner.Release() }
+func (s *Port) Release() { s.taken = true }
 
-// LinkUp is described at engine.Port.
-func (s *Port) LinkUp() bool { return s.inner.LinkUp() }
-
-// SetWake is described at ends.Port.
-func (s *Port) SetWake(wake func()) { s.inner.SetWake(wake) }
-
-// OnLink is described at ends.Port.
-func (s *Port) OnLink(link func()) { s.inner.OnLink(link) }
-
-// SetLink is described at ends.Port.
-func (s *Port) SetLink(up bool) { s.inner.SetLink(up) }
-
-// Close closes the wire behind. What is under way is lost.
-func (s *Port) Close() error { return s.inner.Close() }
-
-// Claim is described at wire.Claimer.
 func (s *Port) Claim(mac datasheet.MAC) error {
-	if c, ok := s.inner.(interface{ Claim(datasheet.MAC) error }); ok {
+	if c, ok := s.Port.(interface{ Claim(datasheet.MAC) error }); ok {
 		return c.Claim(mac)
 	}
 	return nil
 }
 
 // Inner is the wire behind.
-func (s *Port) Inner() ends.Port { return s.inner }
+func (s *Port) Inner() ends.Port { return s.Port }
 
-// Drained is described at ends.Drainer.
 func (s *Port) Drained() bool {
 	s.move()
-	d, ok := s.inner.(ends.Drainer)
+	d, ok := s.Port.(ends.Drainer)
 	return len(s.frames) == 0 && (!ok || d.Drained())
 }

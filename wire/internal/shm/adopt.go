@@ -37,10 +37,7 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 
 // greetOver makes a session of a connection.
 func (p *Port) greetOver(ctx context.Context, found *net.UnixConn) (*session, error) {
-	c, err := newConn(found)
-	if err != nil {
-		return nil, err
-	}
+	c := newConn(found)
 	stop := context.AfterFunc(ctx, p.cancel)
 	defer stop()
 	if p.options.Role == RoleListen {
@@ -50,7 +47,7 @@ func (p *Port) greetOver(ctx context.Context, found *net.UnixConn) (*session, er
 	defer cancel()
 	s, err := p.introduce(limited, c, true)
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	return s, nil

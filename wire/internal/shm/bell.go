@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // A bell wakes a sleeper: a timerfd that its owner waits for, and that the
 // other process sets to expire at once. Whatever that process does to the
 // descriptor's flags or to the timer, setting it does not block, as writing to an
 // eventfd would; and its owner never reads it, so that nothing blocks here either.
-// It costs half of what a message does, and does not wake the sender's poller when
+// It costs half of what a message would, and does not wake the sender's poller when
 // it is taken.
 
 // bell is the one that this side waits for.
@@ -78,43 +76,26 @@ func (b *bell) give(f func(fd int) error) error {
 
 func (b *bell) close() { _ = b.file.Close() }
 
+// isTimer reports whether a descriptor can be rung.
+func isTimer(fd int) bool {
+	var now unix.ItimerSpec
+	return unix.TimerfdGettime(fd, &now) == nil
+}
+
 // peerBell is the one that the peer waits for. It is no os.File, whose descriptor
 // the runtime would poll: each ring would wake the sender too.
 type peerBell struct {
 	mu sync.Mutex
-	fd int // -1: there is none
+	fd int // -1: it is closed
 }
 
-// set takes a descriptor, which belongs to the bell from then on. It reports
-// whether it is one that can be rung.
-func (b *peerBell) set(fd int) bool {
-	var now unix.ItimerSpec
-	if unix.TimerfdGettime(fd, &now) != nil {
-		_ = passedfd.Close(fd)
-		return false
+func (b *peerBell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fd >= 0 {
+		// A timer of a kind that may not be set wakes no sleeper: the peer chose it.
+		_ = unix.TimerfdSettime(b.fd, 0, &atOnce, nil)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fd = fd
-	return true
-}
-
-func (b *peerBell) isSet() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.fd >= 0
-}
-
-// ring reports whether there is a bell.
-func (b *peerBell) ring() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.fd < 0 {
-		return false
-	}
-	// A timer of a kind that may not be set wakes no sleeper: the peer chose it.
-	_ = unix.TimerfdSettime(b.fd, 0, &atOnce, nil)
-	return true
 }
 
 func (b *peerBell) close() {
@@ -129,19 +110,10 @@ func (b *peerBell) close() {
 // atOnce is the shortest time that does not stop a timer.
 var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 
-// offerBell gives the peer a bell to wake this side with, unless it has one. Without one, as there may
-// be no descriptors left, the peer sends messages. quit ends the use of this bell until the next call.
-func (p *Port) offerBell(s *session) (quit func()) {
-	b, offered := s.own, s.own != nil
-	if !offered {
-		var err error
-		if b, err = newBell(); err != nil {
-			return func() {}
-		}
-		s.own = b
-	} else if b.file.SetReadDeadline(time.Time{}) != nil {
-		return func() {} // it worked before
-	}
+// hear wakes this side when the peer rings its bell, until quit.
+func (p *Port) hear(s *session) (quit func()) {
+	b := s.own
+	_ = b.file.SetReadDeadline(time.Time{}) // it worked before
 	ready, listens := context.WithCancel(context.Background())
 	var listening sync.WaitGroup
 	listening.Go(func() {
@@ -156,29 +128,11 @@ func (p *Port) offerBell(s *session) (quit func()) {
 		})
 	})
 	<-ready.Done()
-	if offered {
-		p.Wake.Call() // it may have rung before
-	} else if err := b.give(func(fd int) error { return s.conn.send(message{kind: kindBell}, fd) }); err != nil {
-		s.end(err)
-	}
+	p.Wake.Call() // it may have rung before
 	return func() {
 		b.quit()
 		listening.Wait()
 	}
-}
-
-// takeBell takes the bell with which to wake the peer.
-func (s *session) takeBell(m message, fd int) error {
-	switch {
-	case fd < 0:
-		return broken("descriptors of a bell", 0, "1")
-	case s.bell.isSet():
-		_ = passedfd.Close(fd)
-		return broken("kind of a message", uint64(m.kind), "one bell")
-	case !s.bell.set(fd):
-		return broken("timers in the descriptor of a bell", 0, "1")
-	}
-	return nil
 }
 
 // wokenOnce counts a wake-up. There can be no more of them than this side has

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -25,7 +24,7 @@ type borrowed struct {
 	write  bool // we may write to it
 }
 
-// Borrow is described at engine.Lender: bytes at offset of the memory that the
+// Borrow returns bytes at offset of the memory that the
 // peer has exported as id, nil if they are not all in it. It is the data path's,
 // as Receive is. They stay until the next call of Receive, Release or Return.
 func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
@@ -41,7 +40,6 @@ func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 	return bytes
 }
 
-// Reach is described at engine.Lender.
 func (p *Port) Reach(id uint32, offset, n uint64, write bool) []byte {
 	// After inUse is set: what is in the table now is not unmapped.
 	t := p.loan.theirs.Load()
@@ -61,7 +59,6 @@ func (p *Port) Reach(id uint32, offset, n uint64, write bool) []byte {
 	return nil
 }
 
-// Return is described at engine.Lender.
 func (p *Port) Return() (valid bool) {
 	if !p.borrowed {
 		return true
@@ -94,15 +91,8 @@ func (p *Port) endUse() {
 
 // takeOffer maps what the peer exports.
 func (p *Port) takeOffer(s *session, m message, fd int) error {
-	if fd >= 0 {
-		defer passedfd.Close(fd)
-	}
 	t := p.theirs()
 	switch {
-	case !s.shared:
-		return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
-	case fd < 0:
-		return broken("descriptors of an export", 0, "1")
 	case len(t) >= maxExports:
 		return broken("number of exports", uint64(len(t))+1, fmt.Sprintf("at most %d", maxExports))
 	case m.c&^exportWritable != 0 || m.c != 0 && !s.writes:
@@ -120,7 +110,7 @@ func (p *Port) takeOffer(s *session, m message, fd int) error {
 		t = append(slices.Clone(t), b)
 		p.loan.theirs.Store(&t)
 	}
-	return s.conn.send(answer, -1)
+	return s.conn.send(answer)
 }
 
 func (p *Port) theirs() []borrowed {
@@ -157,9 +147,6 @@ func (p *Port) mapOffer(s *session, m message, fd int) (borrowed, error) {
 
 // takeBack unmaps what the peer exports no more.
 func (p *Port) takeBack(s *session, m message) error {
-	if !s.shared {
-		return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
-	}
 	t := p.theirs()
 	if i := slices.IndexFunc(t, func(b borrowed) bool { return b.id == m.id }); i >= 0 {
 		old := t[i].memory
@@ -169,7 +156,7 @@ func (p *Port) takeBack(s *session, m message) error {
 			return err
 		}
 	}
-	return s.conn.send(message{kind: kindUnexported, id: m.id}, -1)
+	return s.conn.send(message{kind: kindUnexported, id: m.id})
 }
 
 // errInUse: a reader of the peer's memory takes too long.

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -26,7 +25,7 @@ func runChild(s string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	p, err := shm.New(ctx, shm.Options{Path: do.Path, Role: do.Role, MTU: do.MTU, Ring: do.Ring, Share: do.Share})
+	p, err := shm.New(ctx, shm.Options{Path: do.Path, Role: do.Role, MTU: do.MTU})
 	if err != nil {
 		return err
 	}
@@ -34,17 +33,12 @@ func runChild(s string) error {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Println("open")
-	defer pin(do.CPU)()
 	w := worker{p, ctx, do}
 	switch do.Do {
 	case "echo":
 		err = w.echo()
 	case "sleep":
 		err = w.sleep()
-	case "lend":
-		err = w.lend()
-	case "sink":
-		err = w.sink()
 	case "stream":
 		err = w.stream()
 	default:
@@ -190,76 +184,6 @@ func (w *worker) sleep() error {
 		w.p.Release()
 	}
 	return nil
-}
-
-// lend answers each frame that says where bytes lie with one about as many of
-// its own, once it has copied them.
-func (w *worker) lend() error {
-	mine, unmap, err := w.export(w.task.Size)
-	if err != nil {
-		return err
-	}
-	defer unmap()
-	into := make([]byte, w.task.Size)
-	for w.copyLent(into) && w.sendLent(mine) {
-	}
-	return nil
-}
-
-// export makes memory and exports it.
-func (w *worker) export(size int) (mem []byte, unmap func(), err error) {
-	m, err := vfio.AllocMemory(uint64(size), vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		return nil, nil, err
-	}
-	id, err := w.p.Export(m.FD(), 0, m.Bytes())
-	return m.Bytes()[:size], func() { _, _ = w.p.Unexport(id), m.Close() }, err
-}
-
-// sendLent tells the peer where it finds bytes.
-func (w *worker) sendLent(mem []byte) bool {
-	id, offset, ok := w.p.Lend(mem)
-	for ; !ok && w.ctx.Err() == nil; id, offset, ok = w.p.Lend(mem) {
-		runtime.Gosched()
-	}
-	b := w.space(header + 16)
-	if b == nil {
-		return false
-	}
-	binary.LittleEndian.PutUint64(b[header:], uint64(id))
-	binary.LittleEndian.PutUint64(b[header+8:], offset)
-	w.p.Commit()
-	w.p.Flush()
-	return true
-}
-
-// copyLent copies the bytes that the peer tells of.
-func (w *worker) copyLent(into []byte) bool {
-	f := w.wait()
-	if f == nil {
-		return false
-	}
-	id, offset := binary.LittleEndian.Uint64(f[header:]), binary.LittleEndian.Uint64(f[header+8:])
-	ok := len(into) == copy(into, w.p.Borrow(uint32(id), offset, uint64(len(into))))
-	w.p.Release()
-	return ok
-}
-
-// sink takes frames, and answers each that asks for it: one whose first byte is
-// not zero.
-func (w *worker) sink() error {
-	buf := make([]byte, 1<<17)
-	for {
-		if _, ok := w.receive(buf); !ok {
-			if w.ctx.Err() != nil {
-				return nil
-			}
-			continue
-		}
-		if buf[0] != 0 && !w.send(buf[:64]) {
-			return nil
-		}
-	}
 }
 
 // stream sends numbered frames until it is killed.

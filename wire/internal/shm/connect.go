@@ -12,52 +12,47 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
 // open starts the port in its role.
 func (p *Port) open(ctx context.Context) error {
-	fail := func(op string, err error) error {
-		return &ends.Error{Op: op, Device: "shm:" + p.options.Path, Err: err, Hint: hint(err)}
-	}
-	if p.options.Role == RoleListen {
-		if err := p.listen(ctx); err != nil {
-			return fail("listen", err)
-		}
-		p.running.Go(func() { p.run(nil) })
-		return nil
-	}
 	busyUntil := time.Now().Add(busyTime)
 	for {
-		s, err := p.dial(ctx, true)
+		s, err := p.seek(ctx, true)
+		// Another client came first, or a peer that has just died has not been noticed yet.
+		again := p.options.Role != RoleListen && (errors.Is(err, ErrBusy) || errors.Is(err, unix.EADDRINUSE))
 		switch {
-		case err == nil:
-			p.begin(s)
-			p.running.Go(func() { p.run(s) })
-			return nil
-		case errors.Is(err, ErrBusy) && time.Now().Before(busyUntil):
-			if pause(ctx, firstRetry) != nil {
-				return fail("connect", err)
-			}
+		case again && time.Now().Before(busyUntil) && pause.For(ctx, firstRetry) == nil:
 			continue
-		case !errors.Is(err, ends.ErrNotListening):
-			return fail("connect", err)
-		case p.options.Role == RoleConnect:
+		case errors.Is(err, ends.ErrNotListening):
 			p.lastErr = err
-			p.running.Go(func() { p.run(nil) })
-			return nil
+		case err != nil:
+			return err
+		case s != nil:
+			p.begin(s)
 		}
-		err = p.listen(ctx)
-		switch {
-		case err == nil:
-			p.running.Go(func() { p.run(nil) })
-			return nil
-		case !errors.Is(err, unix.EADDRINUSE) || pause(ctx, firstRetry) != nil || !time.Now().Before(busyUntil):
-			return fail("listen", err)
-		}
-		// Another client came first.
+		p.running.Go(func() { p.run(s) })
+		return nil
 	}
+}
+
+// seek makes a session with the process that listens, or listens. first says that the MTU may still change. Errors are
+// *ends.Error; without a listener to connect to they wrap ends.ErrNotListening.
+func (p *Port) seek(ctx context.Context, first bool) (s *session, err error) {
+	op := "connect"
+	if p.options.Role != RoleListen {
+		s, err = p.dial(ctx, first)
+	}
+	if p.options.Role == RoleListen || p.options.Role == RoleAuto && errors.Is(err, ends.ErrNotListening) {
+		op, err = "listen", p.listen(ctx)
+	}
+	if err != nil {
+		return nil, &ends.Error{Op: op, Device: "shm:" + p.options.Path, Err: err, Hint: hint(err)}
+	}
+	return s, nil
 }
 
 // hint says what may help.
@@ -114,13 +109,14 @@ func (p *Port) next(retry *time.Duration) *session {
 			case <-p.ctx.Done():
 				return nil
 			}
-		} else {
-			s, err = p.reconnect(retry)
+		} else if err = pause.For(p.ctx, *retry); err == nil {
+			*retry = min(2**retry, lastRetry)
+			s, err = p.seek(p.ctx, false)
 		}
 		if p.ctx.Err() != nil {
 			if s != nil {
 				s.end(vfio.ErrClosed)
-				s.conn.close()
+				s.conn.Close()
 				s.memory.unmap()
 				s.closeFiles()
 			}
@@ -150,34 +146,6 @@ func (p *Port) note(err error) {
 	}
 }
 
-// reconnect pauses, and connects once more. A port that may do either listens if
-// no port does.
-func (p *Port) reconnect(retry *time.Duration) (*session, error) {
-	if err := pause(p.ctx, *retry); err != nil {
-		return nil, err
-	}
-	*retry = min(2**retry, lastRetry)
-	s, err := p.dial(p.ctx, false)
-	if errors.Is(err, ends.ErrNotListening) && p.options.Role == RoleAuto {
-		if lerr := p.listen(p.ctx); lerr != nil {
-			return nil, lerr
-		}
-		return nil, nil
-	}
-	return s, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // dial connects and greets. first says that the MTU may still change. It fails
 // with ErrNotListening if there is no listener.
 func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
@@ -191,27 +159,33 @@ func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
 		}
 		return nil, err
 	}
-	c, err := newConn(found.(*net.UnixConn))
-	if err != nil {
-		return nil, err
-	}
+	c := newConn(found.(*net.UnixConn))
 	s, err := p.introduce(ctx, c, first)
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
 // introduce says hello, and maps the memory that the listener gives.
-func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, error) {
-	// Whatever ends the context ends the greeting.
-	stop := context.AfterFunc(ctx, func() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) })
-	ours := p.greet(0)
-	if err := c.send(ours.message(kindHello), -1); err != nil {
+func (p *Port) introduce(ctx context.Context, c *conn, first bool) (_ *session, err error) {
+	own, err := newBell()
+	if err != nil {
 		return nil, err
 	}
-	m, fd, err := c.receive(kindWelcome)
+	defer func() {
+		if err != nil {
+			own.close()
+		}
+	}()
+	// Whatever ends the context ends the greeting.
+	stop := context.AfterFunc(ctx, c.interrupt)
+	ours := p.greet(0)
+	if err := own.give(func(fd int) error { return c.send(ours.message(kindHello), fd) }); err != nil {
+		return nil, err
+	}
+	m, fds, err := c.receiveAll(2, kindWelcome)
 	if err != nil {
 		if errors.Is(err, ends.ErrGone) {
 			// It died, or is on its way out: as good as no peer.
@@ -219,14 +193,14 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 		}
 		return nil, err
 	}
-	if fd >= 0 {
-		defer passedfd.Close(fd)
-	}
+	defer func() { _ = passedfd.Close(fds...) }()
 	switch {
 	case m.kind == kindRefuse:
 		return nil, refusal(m)
-	case m.kind != kindWelcome || fd < 0:
-		return nil, broken("kind of the first message", uint64(m.kind), "2, with a descriptor, or 4")
+	case m.kind != kindWelcome || len(fds) != 2:
+		return nil, broken("kind of the first message", uint64(m.kind), "2, with two descriptors, or 4")
+	case !isTimer(fds[1]):
+		return nil, broken("timers in the descriptor of a bell", 0, "1")
 	}
 	theirs, err := greetingOf(m)
 	if err != nil {
@@ -235,26 +209,27 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	if r := theirs.ring; r < MinRing || r&(r-1) != 0 || r < ringFor(0, max(p.options.MTU, theirs.mtu)) {
 		return nil, broken("size of a ring", uint64(r), "a power of two that holds four of the largest frames")
 	}
-	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring))
+	memory, err := p.maps.mapRings(fds[0], fileSize(theirs.ring))
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.send(message{kind: kindReady}, -1), endGreeting(ctx, stop, c)); err != nil {
+	if err := errors.Join(c.send(message{kind: kindReady}), endGreeting(ctx, stop)); err != nil {
 		memory.unmap()
 		return nil, err
 	}
 	if first {
 		p.options.MTU = min(p.options.MTU, theirs.mtu)
 	}
-	s := newSession(c, memory, theirs.ring, false, ours.flags&theirs.flags, theirs.mtu)
+	s := newSession(c, memory, theirs.ring, false, ours.flags&theirs.flags, theirs.mtu, own, fds[1])
+	fds = fds[:1]
 	memory.number = atomic.LoadUint32(s.Rx.Number)
 	return s, nil
 }
 
-// endGreeting takes the greeting's deadline off a connection.
-func endGreeting(ctx context.Context, stop func() bool, c *conn) error {
+// endGreeting takes the greeting's deadline off a connection, unless it has passed.
+func endGreeting(ctx context.Context, stop func() bool) error {
 	if !stop() {
 		return ctx.Err()
 	}
-	return c.c.SetReadDeadline(time.Time{})
+	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/memfile"
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -35,15 +34,11 @@ func (p *Port) makeTable() {
 	if !p.options.Share {
 		return
 	}
-	fd, err := memfile.Create("shm", datasheet.DirectTableSize, memfile.Options{Seals: memfile.Sealed, Filled: true})
+	fd, m, err := p.maps.create(datasheet.DirectTableSize, memfile.Sealed)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	m, err := p.maps.mapFile(fd, 0, datasheet.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
-	if err != nil {
-		return
-	}
 	if sealWrites(fd, 0, datasheet.DirectTableSize) != nil {
 		m.unmap()
 		return
@@ -76,15 +71,10 @@ func (p *Port) offerTable(s *session) error {
 
 // takeTable maps the peer's table.
 func (p *Port) takeTable(s *session, m message, fd int) error {
-	if fd >= 0 {
-		defer passedfd.Close(fd)
-	}
 	known := p.theirTable.Load()
 	switch {
-	case !s.shared || known != nil && known.of == s:
-		return broken("kind of a message", uint64(m.kind), "one table, if both share memory")
-	case fd < 0:
-		return broken("descriptors of a table", 0, "1")
+	case known != nil && known.of == s:
+		return broken("kind of a message", uint64(m.kind), "one table")
 	case m.a != datasheet.DirectTableSize:
 		return broken("size of a table", m.a, "299008")
 	}
@@ -107,11 +97,9 @@ func (p *Port) discard() {
 	p.dropTable()
 }
 
-// Table is described at engine.Lender.
 func (p *Port) Table() *datasheet.DirectTable { return p.table.DirectTable }
 
-// Welcome is described at engine.Lender.
-func (p *Port) Welcome(ok bool) {
+func (p *Port) AllowDirect(ok bool) {
 	if p.welcomes == ok {
 		return
 	}
@@ -138,7 +126,6 @@ func (p *Port) closeTable() {
 	}
 }
 
-// Where is described at engine.Lender.
 func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +137,6 @@ func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 	return 0, 0, false
 }
 
-// Settle is described at engine.Lender.
 func (p *Port) Settle() {
 	if s := p.session; s != nil && s.shared {
 		p.settle(s, p.Rx.Copying)
@@ -214,7 +200,6 @@ func (p *Port) Kept() error {
 	return p.kept
 }
 
-// Begin is described at engine.Lender.
 func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	s := p.session
 	if p.state.Load() != 0 || s == nil || !s.shared || s.memory.number != wire {
@@ -231,7 +216,6 @@ func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	return nil
 }
 
-// End is described at engine.Lender.
 func (p *Port) End() {
 	p.copies++
 	atomicmem.Store32(p.Tx.Copying, p.copies)

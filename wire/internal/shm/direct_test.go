@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -46,14 +48,9 @@ func TestTable(t *testing.T) {
 	}{{0, false}, {flagWrite, false}, {flagShare, true}, {flagShare | flagWrite, true}} {
 		t.Run(fmt.Sprintf("flags %#x", tt.flags>>32), func(t *testing.T) {
 			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
-			r := joinRaw(t, path, tt.flags)
-			up(t, p)
+			p, r := withRaw(t, shm.Options{Share: true, ShareWrite: true}, tt.flags)
 			fd, mem := lendable(t, page)
-			if _, err := p.Export(fd, 0, mem); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(p.Export(fd, 0, mem))(t)
 			if !tt.table {
 				p.SetLink(false) // it comes behind what comes before
 				if _, _, _, _, got := r.readUntil(msgLink); got >= 0 {
@@ -63,9 +60,7 @@ func TestTable(t *testing.T) {
 			}
 			_, size, _, _, got := r.readUntil(msgTable)
 			defer unix.Close(got)
-			if size != datasheet.DirectTableSize {
-				t.Errorf("a table of %d bytes", size)
-			}
+			should.Be(t, datasheet.DirectTableSize, size, "a table bytes")
 			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return // by others than root, say
@@ -81,77 +76,10 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// tableFile is a file of n bytes with seals.
-func tableFile(t *testing.T, n int64, seals int) int {
-	t.Helper()
-	fd, err := unix.MemfdCreate("lent", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Ftruncate(fd, n); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fallocate(fd, 0, 0, n); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		t.Fatal(err)
-	}
-	return fd
-}
-
-// TestBadTables: what is no table, or could be cut off under a reader, ends the connection.
-func TestBadTables(t *testing.T) {
-	const size, good = datasheet.DirectTableSize, flagShare
-	for _, tt := range []struct {
-		name  string
-		flags uint64
-		send  func(t *testing.T, r *raw)
-	}{
-		{"memory is not shared", 0, func(t *testing.T, r *raw) {
-			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
-		}},
-		{"no descriptor", good, func(_ *testing.T, r *raw) { r.send(msgTable, 0, size, 0, 0) }},
-		{"another size", good, func(t *testing.T, r *raw) {
-			r.send(msgTable, 0, size+page, 0, 0, tableFile(t, size+page, unix.F_SEAL_SHRINK))
-		}},
-		{"a file that is shorter", good, func(t *testing.T, r *raw) {
-			r.send(msgTable, 0, size, 0, 0, tableFile(t, size-page, unix.F_SEAL_SHRINK))
-		}},
-		{"a file that can be truncated", good, func(t *testing.T, r *raw) {
-			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_GROW))
-		}},
-		{"two of them", good, func(t *testing.T, r *raw) {
-			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
-			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
-		}},
-		{"an export for writing that was not agreed on", good, func(t *testing.T, r *raw) {
-			r.send(msgExport, 1, 0, page, 1, tableFile(t, page, unix.F_SEAL_SHRINK))
-		}},
-		{"unknown flags of an export", good | flagWrite, func(t *testing.T, r *raw) {
-			r.send(msgExport, 1, 0, page, 2, tableFile(t, page, unix.F_SEAL_SHRINK))
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
-			r := joinRaw(t, path, tt.flags)
-			up(t, p)
-			tt.send(t, r)
-			waittest.Until(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
-		})
-	}
-}
-
 // settle: a copy that has begun is waited for, one that begins later is not, and a peer that
 // never ends one is disconnected.
 func settle(t *testing.T) {
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{Share: true}, flagShare)
 	p.Receive() // the data path turns to the session
 	p.Settle()
 	word := r.copying()
@@ -175,10 +103,7 @@ func settle(t *testing.T) {
 // TestSettleWhenPeerDies: who dies within a copy is not waited for.
 func TestSettleWhenPeerDies(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{Share: true}, flagShare)
 	p.Receive()
 	atomic.StoreUint32(r.copying(), 1)
 	go func() {
@@ -187,33 +112,25 @@ func TestSettleWhenPeerDies(t *testing.T) {
 	}()
 	p.Settle()
 	waittest.Until(t, "the link is down", func() bool { return !p.LinkUp() })
-	if n := p.Stats().Violations; n != 0 {
-		t.Errorf("%d violations", n)
-	}
+	should.Be(t, p.Stats().Violations, 0, "violations")
 }
 
 // TestBegin: an end copies only over the wire that the peer's table names, within what it has
 // been given, and says so meanwhile.
 func TestBegin(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
-	r := joinRaw(t, path, flagShare|flagWrite)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{Share: true, ShareWrite: true}, flagShare|flagWrite)
 	p.Receive()
 	number := p.Wire()
 	if number == 0 || p.Begin(number) != nil {
 		t.Fatalf("begun over wire %#x without a table", number)
 	}
-	fd := tableFile(t, datasheet.DirectTableSize, unix.F_SEAL_SHRINK)
-	table, err := unix.Mmap(fd, 0, datasheet.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := sealedFile(t, datasheet.DirectTableSize, unix.F_SEAL_SHRINK)
+	table := must.Get(unix.Mmap(fd, 0, datasheet.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(table)
 	r.send(msgTable, 0, datasheet.DirectTableSize, 0, 0, fd)
 	for id, writable := range []uint64{0, 1} {
-		r.send(msgExport, uint32(1+id), 0, 2*page, writable, tableFile(t, 2*page, unix.F_SEAL_SHRINK))
+		r.send(msgExport, uint32(1+id), 0, 2*page, writable, sealedFile(t, 2*page, unix.F_SEAL_SHRINK))
 		r.readUntil(msgExported)
 	}
 	theirs := datasheet.IndexAt(r.theirs[copyOffset:])
@@ -229,9 +146,7 @@ func TestBegin(t *testing.T) {
 	if p.Begin(number+1) != nil {
 		t.Error("begun over another wire")
 	}
-	if atomic.LoadUint32(theirs)&1 != 0 {
-		t.Error("it says that it copies, and does not")
-	}
+	should.Be(t, atomic.LoadUint32(theirs)&1, 0, "it says that it copies, and does not")
 	if p.Begin(number) == nil {
 		t.Fatal("not begun")
 	}
@@ -249,9 +164,7 @@ func TestBegin(t *testing.T) {
 		}
 	}
 	p.End()
-	if atomic.LoadUint32(theirs)&1 != 0 {
-		t.Error("it says that it copies still")
-	}
+	should.Be(t, atomic.LoadUint32(theirs)&1, 0, "it says that it copies still")
 }
 
 // TestExportWritable: a peer that has agreed writes, one that has not gets what it cannot write by
@@ -268,9 +181,7 @@ func TestExportWritable(t *testing.T) {
 		r := joinRaw(t, path, flags)
 		up(t, p)
 		fd, mem := lendable(t, page)
-		if _, err := p.ExportWritable(fd, 0, mem); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.ExportWritable(fd, 0, mem))(t)
 		_, _, _, writable, got := r.readUntil(msgExport)
 		defer unix.Close(got)
 		if err := mapped(got, page); (err == nil) != agreed || (writable == 1) != agreed {
@@ -280,9 +191,7 @@ func TestExportWritable(t *testing.T) {
 			t.Error("the peer can truncate it")
 		}
 		sealed, its := lendable(t, page)
-		if _, err := p.Export(sealed, 0, its); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Export(sealed, 0, its))(t)
 		if _, err := p.ExportWritable(sealed, 0, its); err == nil {
 			t.Error("what is sealed against writing was exported for it")
 		}

@@ -12,8 +12,8 @@
 // (u32), id (u32), and three numbers a, b and c (u64).
 //
 //	kind  name        from      id       a               b             c
-//	1     hello       connector magic    version, flags  MTU
-//	2     welcome     listener  magic    version, flags  MTU           ring         + memory
+//	1     hello       connector magic    version, flags  MTU                        + timerfd
+//	2     welcome     listener  magic    version, flags  MTU           ring         + memory, timerfd
 //	3     ready       connector
 //	4     refuse      listener           reason          its version
 //	5     link        both      number   1: plug is in
@@ -22,13 +22,11 @@
 //	8     exported    both      region   errno
 //	9     unexport    both      region
 //	10    unexported  both      region
-//	11    wake        both
-//	12    goodbye     both
-//	13    bell        both                                                  + timerfd
-//	14    table       both               bytes                              + file
-//	15    marks       both               bytes           number             + file
+//	11    goodbye     both
+//	12    table       both               bytes                              + file
+//	13    marks       both               bytes           number             + file
 //
-// The version, in bits 31:0, is 2; a listener refuses another one. Flags stand in bits 63:32: 1 shares
+// The version, in bits 31:0, is 3; a listener refuses another one. Flags stand in bits 63:32: 1 shares
 // memory, 2 takes part in membarrier(2), 4 lends memory for writing. What only one of the two has set does
 // not count. The socket stays open: it ends with the process that holds it, which tells of a peer's death.
 //
@@ -41,7 +39,7 @@
 //
 //	0          freed     u32: bytes that the receiver has given back
 //	4          frames    u32: frames that it has given back
-//	128        asleep    u32: not 0 if the receiver wants a wake message, 2 if it wants a mark
+//	128        asleep    u32: not 0 if the receiver wants to be woken, 2 if it wants a mark
 //	256        void      u64: which loans of the sender's have been revoked
 //	384        number    u32: of the wire, drawn by the listener (first part)
 //	512        copying   u32: odd while the sender copies to or from lent memory
@@ -121,11 +119,10 @@
 //
 // A receiver that is going to sleep sets asleep and has all processors execute
 // a barrier (membarrier(2)), so that senders need none. The sender clears asleep
-// and, if it was set, wakes the receiver: it rings the bell that it was given, or
-// sends a wake message as long as it has none.
+// and, if it was set, wakes the receiver: it rings the bell that it was given with the greeting.
 //
-// A bell is a timerfd (timerfd_create(2)) that the sender sets to expire at once.
-// Each side makes one, and gives it away right after the greeting. It costs less than half of a message. It is no eventfd, because the flags
+// A bell is a timerfd (timerfd_create(2)) that the sender sets to expire at once. It costs less than
+// half of a message. It is no eventfd, because the flags
 // of a descriptor that two processes share are whatever either of them sets: a peer
 // could make our write to it block. Setting a timer never does, and who is woken by
 // one need not read it.

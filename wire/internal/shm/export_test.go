@@ -1,7 +1,6 @@
 package shm_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -21,19 +22,14 @@ func TestLentMemoryIsForReading(t *testing.T) {
 	for name, huge := range map[string]vfio.HugePolicy{"pages": vfio.HugeNever, "huge pages": vfio.HugeRequire} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-			r := joinRaw(t, path, flagShare)
-			up(t, p)
+			p, r := withRaw(t, shm.Options{Share: true}, flagShare)
 			m, err := vfio.AllocMemory(page, vfio.MemoryOptions{Huge: huge})
 			if err != nil {
 				t.Skipf("no such memory: %v", err)
 			}
 			defer m.Close()
 			m.Bytes()[0] = 7
-			if _, err := p.Export(m.FD(), 0, m.Bytes()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(p.Export(m.FD(), 0, m.Bytes()))(t)
 			_, _, _, _, got := r.readUntil(msgExport)
 			defer unix.Close(got)
 			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -42,10 +38,7 @@ func TestLentMemoryIsForReading(t *testing.T) {
 			}
 			defer unix.Close(again)
 			size := int(m.Size())
-			view, err := unix.Mmap(again, 0, size, unix.PROT_READ, unix.MAP_SHARED)
-			if err != nil {
-				t.Fatal(err)
-			}
+			view := must.Get(unix.Mmap(again, 0, size, unix.PROT_READ, unix.MAP_SHARED))(t)
 			defer unix.Munmap(view)
 			for what, err := range map[string]error{
 				"map for writing":  mapped(again, size),
@@ -91,14 +84,9 @@ func sealed(fd int) error {
 // it maps it.
 func TestBorrowedMemoryCannotBeWritten(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{Share: true}, flagShare)
 	fd, mem := lendable(t, page)
-	if _, err := p.Export(fd, 0, mem); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Export(fd, 0, mem))(t)
 	id, offset, size, _, got := r.readUntil(msgExport)
 	if id == 0 || offset != 0 || size != page || got < 0 {
 		t.Fatalf("region %d, %d bytes at %d", id, size, offset)
@@ -129,10 +117,7 @@ func TestCannotExport(t *testing.T) {
 	a, _ := pair(t, shm.Options{Share: true})
 	fd, mem := lendable(t, 2*page)
 	loose := sealedFile(t, 2*page, unix.F_SEAL_GROW)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	for name, try := range map[string]func() (uint32, error){
 		"nothing":              func() (uint32, error) { return a.Export(fd, 0, nil) },
@@ -159,33 +144,8 @@ func TestCannotExport(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for _, id := range ids {
-		if err := a.Unexport(id); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, a.Unexport(id))
 	}
 	closePort(t, a)
-	if _, err := a.Export(fd, 0, mem); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
-}
-
-// unexportFromHungPeer: one that does not give memory back is disconnected.
-func unexportFromHungPeer(t *testing.T) {
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare)
-	up(t, p)
-	fd, mem := lendable(t, page)
-	id, err := p.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _, _, _, got := r.readUntil(msgExport)
-	unix.Close(got)
-	r.send(msgExported, id, 0, 0, 0)
-	lentAt(t, p, mem)
-	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v", err)
-	}
-	waittest.Until(t, "disconnected", func() bool { return !p.LinkUp() })
+	should.Refuse(a.Export(fd, 0, mem))(t, net.ErrClosed, "after Close")
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -24,10 +25,11 @@ const (
 	opSend           // 2: a frame of that size
 	opPublish        // 2: as much of one
 	opCredit         // 10: an endpoint, a key and credit
+	opShort          // 3: a short frame as it should be
 	opCount
 )
 
-// FuzzRings has a peer write anything into the memory while a port is used. What
+// FuzzRings makes a peer write anything into the memory while a port is used. What
 // the port gives out must lie where it may, and the next peer must find it well.
 func FuzzRings(f *testing.F) {
 	path := socket(f)
@@ -37,7 +39,7 @@ func FuzzRings(f *testing.F) {
 	})
 }
 
-// play has a peer do what data says.
+// play makes a peer do what data says.
 func play(t *testing.T, p *shm.Port, path string, data []byte) {
 	r := joinRaw(t, path, 0)
 	up(t, p)
@@ -70,7 +72,9 @@ func play(t *testing.T, p *shm.Port, path string, data []byte) {
 			} else if f = p.Receive(); len(f) > shm.DefaultMTU {
 				t.Fatalf("a frame of %d bytes", len(f))
 			}
-			held = f
+			if held = f; f == nil {
+				number = int(atomic.LoadUint32(r.freedWord(1))) // some were skipped
+			}
 		case opArrived:
 			n, _ := p.Arrived()
 			if n < 0 || held != nil && n > len(held) {
@@ -110,6 +114,13 @@ func play(t *testing.T, p *shm.Port, path string, data []byte) {
 				p.Publish(n)
 				p.Publish(2 * n)
 			}
+		case opShort:
+			b := take(3)
+			n, flags := []uint64{0, 1, 16, 111, 112, 113, 4000, shm.DefaultMTU - 64}[b[0]%8], []uint64{5, 5, 7, 13, 21}[b[1]%5]
+			if n > 104 {
+				flags &^= 8
+			}
+			r.putShort(number, uint64(b[2]), nil, n, uint64(b[2]), flags)
 		case opCredit:
 			b := take(10)
 			endpoint, key, known := uint32(le.Uint16(b)), le.Uint32(b[2:]), le.Uint32(b[6:])
@@ -145,23 +156,16 @@ func healthy(t *testing.T, p *shm.Port, path string) {
 	p.Receive()
 }
 
-// FuzzMessages has a peer say anything at the socket, before and after it has
+// FuzzMessages makes a peer say anything at the socket, before and after it has
 // been greeted. Each message starts with a byte: its lowest bit says that a file
 // comes with it, the others how long it is.
 func FuzzMessages(f *testing.F) {
 	path := socket(f)
 	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1, Share: true})
-	file, err := unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		f.Fatal(err)
-	}
+	file := must.Get(unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(f)
 	f.Cleanup(func() { unix.Close(file) })
-	if err := unix.Ftruncate(file, 64<<10); err != nil {
-		f.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, unix.Ftruncate(file, 64<<10))
+	must.Get(unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK))(f)
 	f.Fuzz(func(t *testing.T, joined bool, data []byte) {
 		var r *raw
 		if joined {

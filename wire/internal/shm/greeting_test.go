@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -34,10 +35,11 @@ func TestBadGreetings(t *testing.T) {
 		{"a byte", []byte{1}, 0},
 		{"a byte too many", make([]byte, 33), 0},
 		{"a book", make([]byte, 60000), 0},
+		{"no bell", good(func(_, _ *uint32, _, _ *uint64) {}), 3},
 		{"another kind", good(func(kind, _ *uint32, _, _ *uint64) { *kind = msgReady }), 3},
 		{"an unknown kind", good(func(kind, _ *uint32, _, _ *uint64) { *kind = 99 }), 3},
 		{"magic", good(func(_, id *uint32, _, _ *uint64) { *id++ }), 3},
-		{"a version to come", good(func(_, _ *uint32, a, _ *uint64) { *a = 3 }), 2},
+		{"a version to come", good(func(_, _ *uint32, a, _ *uint64) { *a = version + 1 }), 2},
 		{"version zero", good(func(_, _ *uint32, a, _ *uint64) { *a = 0 }), 2},
 		{"a range of versions", good(func(_, _ *uint32, a, _ *uint64) { *a = 1 | 2<<16 }), 2},
 		{"MTU too small", good(func(_, _ *uint32, _, b *uint64) { *b = datasheet.MinMTU - 1 }), 3},
@@ -61,14 +63,15 @@ func TestBadGreetings(t *testing.T) {
 	// A file comes with a greeting, with something else, and again with what should
 	// be ready.
 	for range 2 {
-		for _, kind := range []uint32{msgHello, 0, msgReady, msgBell, 99} {
+		for _, kind := range []uint32{msgHello, 0, msgReady, msgTable, 99} {
 			r := dialRaw(t, path)
 			r.send(kind, magic, version, 1500, 0, 0)
 			r.read()
 			r.close()
 		}
 		r := dialRaw(t, path)
-		r.send(msgHello, magic, version, 1500, 0)
+		r.bells = []int{newTimer(t)}
+		r.send(msgHello, magic, version, 1500, 0, r.bells[0])
 		if _, _, _, _, _, fd := r.read(); fd >= 0 {
 			unix.Close(fd)
 		}
@@ -92,9 +95,7 @@ func connectionWithoutGreeting(t *testing.T) {
 	for errors.Is(err, shm.ErrBusy) {
 		b, err = shm.New(context.Background(), shm.Options{Path: path, Role: shm.RoleConnect})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer closePort(t, b)
 	up(t, a, b)
 }
@@ -104,10 +105,7 @@ func connectionWithoutGreeting(t *testing.T) {
 func fakeListener(t *testing.T, answer func(r *raw)) (path string) {
 	t.Helper()
 	path = socket(t)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -118,7 +116,9 @@ func fakeListener(t *testing.T, answer func(r *raw)) (path string) {
 			}
 			r := &raw{t: t, c: c}
 			t.Cleanup(r.close)
-			r.read()
+			if _, _, _, _, _, fd := r.read(); fd >= 0 {
+				unix.Close(fd)
+			}
 			answer(r)
 		}
 	}()
@@ -129,109 +129,56 @@ func fakeListener(t *testing.T, answer func(r *raw)) (path string) {
 	return path
 }
 
-// sealedFile makes a file as a listener gives it, but for what is changed.
-func sealedFile(t *testing.T, size int64, seals int) int {
+// sealedFile makes a file in memory with seals.
+func sealedFile(t testing.TB, size int64, seals int) int {
 	t.Helper()
-	fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("lent", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Ftruncate(fd, size); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(unix.Ftruncate(fd, size), unix.Fallocate(fd, 0, 0, size)))
+	must.Get(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals))(t)
 	return fd
 }
 
-// TestHostileListener: whoever connects checks what he gets before he maps it.
+// TestHostileListener: a port that connects checks what it gets before it maps it.
 func TestHostileListener(t *testing.T) {
 	const ring = 128 << 10
 	const size = 2 * (4096 + ring/2 + ring + 4096*16)
 	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	welcome := func(r *raw, versions, mtu, ring uint64, fds ...int) {
-		r.send(msgWelcome, magic, versions, mtu, ring, fds...)
+	null := must.Get(os.Open(os.DevNull))(t)
+	defer null.Close()
+	good, bell := sealedFile(t, size, seals), newTimer(t)
+	t.Cleanup(func() { unix.Close(bell) })
+	welcome := func(versions, mtu, ring uint64, fds ...int) func(r *raw) {
+		return func(r *raw) { r.send(msgWelcome, magic, versions, mtu, ring, fds...) }
 	}
-	null := func(t *testing.T) int {
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return int(f.Fd())
+	refuse := func(reason, version uint64) func(r *raw) {
+		return func(r *raw) { r.send(msgRefuse, 0, reason, version, 0) }
 	}
 	for name, tt := range map[string]struct {
-		answer func(t *testing.T) func(r *raw)
+		answer func(r *raw)
 		err    error
 	}{
-		"no file": {func(*testing.T) func(r *raw) {
-			return func(r *raw) { welcome(r, version, 1500, ring) }
-		}, shm.ErrPeer},
-		"two files": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, seals)
-			return func(r *raw) { welcome(r, version, 1500, ring, fd, fd) }
-		}, shm.ErrPeer},
-		"a hundred files": {func(t *testing.T) func(r *raw) {
-			fds := make([]int, 100)
-			for i := range fds {
-				fds[i] = 0
-			}
-			return func(r *raw) { welcome(r, version, 1500, ring, fds...) }
-		}, shm.ErrPeer},
-		"not sealed": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, 0)
-			return func(r *raw) { welcome(r, version, 1500, ring, fd) }
-		}, shm.ErrMemory},
-		"not sealed against growing": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, unix.F_SEAL_SHRINK)
-			return func(r *raw) { welcome(r, version, 1500, ring, fd) }
-		}, shm.ErrMemory},
-		"too short": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size-4096, seals)
-			return func(r *raw) { welcome(r, version, 1500, ring, fd) }
-		}, shm.ErrMemory},
-		"no file in memory": {func(t *testing.T) func(r *raw) {
-			fd := null(t)
-			return func(r *raw) { welcome(r, version, 1500, ring, fd) }
-		}, shm.ErrMemory},
-		"a ring that is no power of two": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, 2*size, seals)
-			return func(r *raw) { welcome(r, version, 1500, ring+64, fd) }
-		}, shm.ErrPeer},
-		"a ring too small for our frames": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, seals)
-			return func(r *raw) { welcome(r, version, 1500, 16<<10, fd) }
-		}, shm.ErrPeer},
-		"a ring too small for its frames": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, seals)
-			return func(r *raw) { welcome(r, version, datasheet.MaxMTU, 32<<10, fd) }
-		}, shm.ErrPeer},
-		"a ring too large": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, seals)
-			return func(r *raw) { welcome(r, version, 1500, 1<<40, fd) }
-		}, shm.ErrPeer},
-		"another version": {func(t *testing.T) func(r *raw) {
-			fd := sealedFile(t, size, seals)
-			return func(r *raw) { welcome(r, 1, 1500, ring, fd) }
-		}, shm.ErrVersion},
-		"refused for its version": {func(*testing.T) func(r *raw) {
-			return func(r *raw) { r.send(msgRefuse, 0, 2, 3, 0) }
-		}, shm.ErrVersion},
-		"refused for want of memory": {func(*testing.T) func(r *raw) {
-			return func(r *raw) { r.send(msgRefuse, 0, 4, version, 0) }
-		}, shm.ErrMemory},
-		"refused without a reason": {func(*testing.T) func(r *raw) {
-			return func(r *raw) { r.send(msgRefuse, 0, 77, version, 0) }
-		}, shm.ErrPeer},
-		"an answer to something else": {func(*testing.T) func(r *raw) {
-			return func(r *raw) { r.send(msgLinkSeen, 1, 0, 0, 0) }
-		}, shm.ErrPeer},
+		"no file":                         {welcome(version, 1500, ring), shm.ErrPeer},
+		"two files":                       {welcome(version, 1500, ring, good, good), shm.ErrPeer},
+		"no bell":                         {welcome(version, 1500, ring, good), shm.ErrPeer},
+		"a hundred files":                 {welcome(version, 1500, ring, make([]int, 100)...), shm.ErrPeer},
+		"not sealed":                      {welcome(version, 1500, ring, sealedFile(t, size, 0), bell), shm.ErrMemory},
+		"not sealed against growing":      {welcome(version, 1500, ring, sealedFile(t, size, unix.F_SEAL_SHRINK), bell), shm.ErrMemory},
+		"too short":                       {welcome(version, 1500, ring, sealedFile(t, size-4096, seals), bell), shm.ErrMemory},
+		"no file in memory":               {welcome(version, 1500, ring, int(null.Fd()), bell), shm.ErrMemory},
+		"a ring that is no power of two":  {welcome(version, 1500, ring+64, sealedFile(t, 2*size, seals), bell), shm.ErrPeer},
+		"a ring too small for our frames": {welcome(version, 1500, 16<<10, good, bell), shm.ErrPeer},
+		"a ring too small for its frames": {welcome(version, datasheet.MaxMTU, 32<<10, good, bell), shm.ErrPeer},
+		"a ring too large":                {welcome(version, 1500, 1<<40, good, bell), shm.ErrPeer},
+		"another version":                 {welcome(version-1, 1500, ring, good, bell), shm.ErrVersion},
+		"refused for its version":         {refuse(2, version+1), shm.ErrVersion},
+		"refused for want of memory":      {refuse(4, version), shm.ErrMemory},
+		"refused without a reason":        {refuse(77, version), shm.ErrPeer},
+		"an answer to something else":     {func(r *raw) { r.send(msgLinkSeen, 1, 0, 0, 0) }, shm.ErrPeer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			path := fakeListener(t, tt.answer(t))
+			path := fakeListener(t, tt.answer)
 			p, err := shm.New(context.Background(), shm.Options{Path: path, Role: shm.RoleConnect})
 			if p != nil || !errors.Is(err, tt.err) {
 				t.Errorf("a port: %v, error %v, want %v", p != nil, err, tt.err)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
@@ -33,9 +33,6 @@ type State struct {
 	Tail     uint32 `json:"tail"`     // position behind the last one that was taken, of which the peer knows.
 	Received uint32 `json:"received"` // number of the next one.
 	Wakes    uint64 `json:"wakes"`    // how often the peer may still wake this side.
-	// Bell and PeerBell say that there are descriptors of them.
-	Bell     bool `json:"bell"`
-	PeerBell bool `json:"peer_bell"`
 }
 
 // StateError says which field of a State cannot be.
@@ -88,7 +85,7 @@ func (p *Port) Pause() error {
 		return ends.ErrGone
 	}
 	s.pausing.Store(true)
-	_ = s.conn.c.SetReadDeadline(time.Unix(1, 0))
+	s.conn.interrupt()
 	p.running.Wait()
 	if p.paused == nil {
 		return ends.ErrGone
@@ -117,12 +114,12 @@ func (p *Port) pause(s *session) bool {
 	return true
 }
 
-// Resume has a paused port go on.
+// Resume makes a paused port go on.
 func (p *Port) Resume() {
 	s := p.paused
 	p.paused = nil
 	s.pausing.Store(false)
-	_ = s.conn.c.SetReadDeadline(time.Time{})
+	s.conn.Continue()
 	p.running.Go(func() { p.serve(s) })
 }
 
@@ -138,17 +135,17 @@ func (p *Port) Leave() {
 	p.session, p.Pair, p.CreditEnd = nil, line.Pair{}, ends.CreditEnd{}
 	s.end(vfio.ErrClosed)
 	s.closeFiles()
-	_ = s.conn.c.Close() // without a shutdown, which would be the other process's too
+	s.conn.Leave() // without a shutdown, which would be the other process's too
 	_ = p.Close()
 }
 
 // State returns that of a paused port, and duplicates of its descriptors, which are the caller's. They
-// are those of the connection, of the memory, and of the bells that there are.
+// are those of the connection, of the memory, and of both bells.
 func (p *Port) State() (st State, fds []int, err error) {
 	s := p.paused
 	st = State{MTU: p.options.MTU, PeerMTU: p.Rx.Limit(), Ring: p.Tx.Ring(), Barriers: p.Light,
 		Pulled: p.state.Load()&statePeerPulled != 0,
-		Wakes:  s.Slept.Load() - min(s.Slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+		Wakes:  s.Slept.Load() - min(s.Slept.Load(), s.woken.Load())}
 	st.Head, st.Sent = p.Tx.Position()
 	st.Tail, st.Received = p.Rx.Position()
 	dup := func(fd int) error {
@@ -158,16 +155,13 @@ func (p *Port) State() (st State, fds []int, err error) {
 		}
 		return os.NewSyscallError("dup", err)
 	}
-	if cerr := s.conn.raw.Control(func(fd uintptr) { err = dup(int(fd)) }); cerr != nil {
-		err = cerr
-	}
-	if err == nil {
+	if err = passedfd.Control(s.conn, dup); err == nil {
 		err = dup(s.file)
 	}
-	if err == nil && st.Bell {
+	if err == nil {
 		err = s.own.give(dup)
 	}
-	if err == nil && st.PeerBell {
+	if err == nil {
 		err = dup(s.bell.fd)
 	}
 	if err != nil {
@@ -196,20 +190,8 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	if err := st.Check(); err != nil {
 		return nil, err
 	}
-	want := 1
-	for _, bell := range []bool{st.Bell, st.PeerBell} {
-		if bell {
-			want++
-		}
-	}
-	if len(fds) != want {
-		return nil, &StateError{"bell", len(fds), fmt.Sprintf("%d descriptors", want)}
-	}
-	for _, fd := range fds[1:] {
-		var timer unix.ItimerSpec
-		if unix.TimerfdGettime(fd, &timer) != nil {
-			return nil, &StateError{"bell", fd, "a descriptor of a timer"}
-		}
+	if len(fds) != 3 || !isTimer(fds[1]) || !isTimer(fds[2]) {
+		return nil, &StateError{"bell", len(fds), "3 descriptors, the last two of timers"}
 	}
 	p, err := newPort(Options{Path: "@adopted", Role: RoleListen, MTU: st.MTU, Ring: st.Ring, Transferable: true})
 	if err != nil {
@@ -220,10 +202,6 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 			p.cancel()
 		}
 	}()
-	conn, err := newConn(c)
-	if err != nil {
-		return nil, err
-	}
 	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring))
 	if err != nil {
 		return nil, err
@@ -232,21 +210,14 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	if st.Barriers {
 		agreed = flagBarrier
 	}
-	s := newSession(conn, memory, st.Ring, true, agreed, st.PeerMTU)
+	own, err := bellOf(fds[1])
+	if err != nil {
+		memory.unmap()
+		fds = []int{fds[0], fds[2]}
+		return nil, err
+	}
+	s := newSession(newConn(c), memory, st.Ring, true, agreed, st.PeerMTU, own, fds[2])
 	memory.number = *s.Tx.Number
-	bells := fds[1:]
-	if st.Bell {
-		own, err := bellOf(bells[0])
-		if err != nil {
-			memory.unmap()
-			fds = append(fds[:1:1], bells[1:]...)
-			return nil, err
-		}
-		s.own, bells = own, bells[1:]
-	}
-	if st.PeerBell {
-		s.bell.fd = bells[0]
-	}
 	s.file = fds[0]
 	s.Tx.Resume(st.Head, st.Sent)
 	s.Rx.Resume(st.Tail, st.Received)

@@ -1,7 +1,6 @@
 package shm_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -12,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -21,9 +22,7 @@ import (
 func adopted(t testing.TB) (ours, theirs *shm.Port) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	made := make(chan error, 1)
 	go func() {
 		var err error
@@ -31,9 +30,7 @@ func adopted(t testing.TB) (ours, theirs *shm.Port) {
 		made <- err
 	}()
 	ours, err = shm.Adopt(t.Context(), connection(t, fds[0]), shm.Options{Role: shm.RoleListen, Transferable: true})
-	if err := errors.Join(err, <-made); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, <-made))
 	t.Cleanup(func() { closePort(t, theirs) })
 	return ours, theirs
 }
@@ -50,20 +47,12 @@ func connection(t testing.TB, fd int) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// transfer has another port take the place of one, as another process would.
+// transfer makes another port take the place of one, as another process would.
 func transfer(t testing.TB, p *shm.Port) *shm.Port {
 	t.Helper()
-	if err := p.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	st, fds, err := p.State()
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, err := st.Restore(connection(t, fds[0]), fds[1:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Pause())
+	st, fds := must.Two(p.State())(t)
+	next := must.Get(st.Restore(connection(t, fds[0]), fds[1:]))(t)
 	p.Leave()
 	next.Resume()
 	return next
@@ -79,9 +68,7 @@ func TestTransfer(t *testing.T) {
 		t.Helper()
 		var f []byte
 		waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
-		if n := binary.LittleEndian.Uint32(f); n != got[side] {
-			t.Fatalf("side %d: frame %d, want %d", side, n, got[side])
-		}
+		must.Be(t, binary.LittleEndian.Uint32(f), got[side], "side %d: frame", side)
 		if release {
 			p.Release()
 			got[side]++
@@ -180,13 +167,8 @@ func TestPauseResume(t *testing.T) {
 	checkLeaks(t)
 	ours, theirs := adopted(t)
 	for i := range 20 {
-		if err := ours.Pause(); err != nil {
-			t.Fatal(err)
-		}
-		st, fds, err := ours.State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ours.Pause())
+		st, fds := must.Two(ours.State())(t)
 		sendTo(t, theirs, []byte{byte(i)})
 		if i%2 == 0 {
 			for _, fd := range fds {
@@ -200,74 +182,43 @@ func TestPauseResume(t *testing.T) {
 		ours.Resume()
 		var got []byte
 		waittest.Until(t, "the frame of meanwhile", func() bool { got = ours.Receive(); return got != nil })
-		if !bytes.Equal(got, []byte{byte(i)}) {
-			t.Fatalf("%d: %v", i, got)
-		}
+		must.Same(t, got, []byte{byte(i)}, "%d", i)
 		ours.Release()
 		bounce(t, ours, theirs, 1000+i)
 	}
-	if err := ours.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, ours.Pause())
 	closePort(t, ours) // of a paused port
 	waittest.Until(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
-	if err := ours.Pause(); !errors.Is(err, ends.ErrGone) {
-		t.Errorf("a closed port: %v", err)
-	}
+	should.Fail(t, ours.Pause(), ends.ErrGone, "a closed port")
 }
 
 // TestPauseOfAnEnd: a peer that leaves meanwhile is gone afterwards.
 func TestPauseOfAnEnd(t *testing.T) {
 	checkLeaks(t)
 	ours, theirs := adopted(t)
-	if err := ours.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, ours.Pause())
 	closePort(t, theirs)
 	ours.Resume()
 	waittest.Until(t, "the end", func() bool { return !ours.LinkUp() })
 	closePort(t, ours)
-	if _, err := shm.New(t.Context(), shm.Options{Path: socket(t), Transferable: true}); !errors.Is(err, ends.ErrOptions) {
-		t.Errorf("a port that may connect: %v", err)
-	}
+	should.Refuse(shm.New(t.Context(), shm.Options{Path: socket(t), Transferable: true}))(t, ends.ErrOptions, "a port that may connect")
 	a, _ := pair(t, shm.Options{})
-	if err := a.Pause(); !errors.Is(err, ends.ErrOptions) {
-		t.Errorf("not transferable: %v", err)
-	}
+	should.Fail(t, a.Pause(), ends.ErrOptions, "not transferable")
 }
 
 // TestRestoreRefuses: what another process passes is checked, and what is left of it closed.
 func TestRestoreRefuses(t *testing.T) {
 	checkLeaks(t)
 	ours, _ := adopted(t)
-	waittest.Until(t, "the peer's bell", func() bool {
-		if err := ours.Pause(); err != nil {
-			t.Fatal(err)
-		}
-		st, fds, err := ours.State()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		if !st.PeerBell {
-			ours.Resume()
-		}
-		return st.PeerBell
-	})
+	must.OK(t, ours.Pause())
 	for field, change := range map[string]func(s *shm.State){
 		"mtu":      func(s *shm.State) { s.MTU = 1 << 20 },
 		"peer_mtu": func(s *shm.State) { s.PeerMTU = 0 },
 		"ring":     func(s *shm.State) { s.Ring += 4096 },
 		"head":     func(s *shm.State) { s.Head++ },
 		"tail":     func(s *shm.State) { s.Tail += 32 },
-		"bell":     func(s *shm.State) { s.Bell = !s.Bell },
 	} {
-		st, fds, err := ours.State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		st, fds := must.Two(ours.State())(t)
 		change(&st)
 		var bad *shm.StateError
 		if _, err := st.Restore(connection(t, fds[0]), fds[1:]); !errors.As(err, &bad) || bad.Field != field {
@@ -286,10 +237,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"a bell that is none": func(fds []int) { unix.Close(fds[2]); fds[2], _ = unix.Dup(fds[1]) },
 		"the peer's":          func(fds []int) { unix.Close(fds[3]); fds[3], _ = unix.Dup(fds[1]) },
 	} {
-		st, fds, err := ours.State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		st, fds := must.Two(ours.State())(t)
 		change(fds)
 		if _, err := st.Restore(connection(t, fds[0]), fds[1:]); err == nil {
 			t.Errorf("%s is taken", what)

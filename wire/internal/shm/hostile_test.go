@@ -8,72 +8,110 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+	"golang.org/x/sys/unix"
 )
 
-// TestBrokenRules: a peer that writes what cannot be is disconnected, counted,
-// and may try again.
+// TestBrokenRules: a peer that writes or says what cannot be is disconnected, counted, and may try again.
 func TestBrokenRules(t *testing.T) {
 	hold := func(p *shm.Port) {
 		for end := time.Now().Add(timeout); p.Receive() == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	for _, tt := range []struct {
-		name string
-		do   func(r *raw, p *shm.Port)
-		says string // part of the error
-	}{
-		{"length beyond the MTU", func(r *raw, _ *shm.Port) { r.put(0, shm.DefaultMTU+1, 0, 0) }, "length"},
-		{"more has arrived than there is", func(r *raw, _ *shm.Port) { r.put(0, 100, 101, 0) }, "arrived"},
-		{"ended before its end", func(r *raw, _ *shm.Port) { r.put(0, 100, 99, 1) }, "ended"},
-		{"unknown flags", func(r *raw, _ *shm.Port) { r.put(0, 100, 100, 33) }, "flags"},
-		{"aborted, but not ended", func(r *raw, _ *shm.Port) { r.put(0, 100, 100, 2) }, "flags"},
-		{"a number that jumps", func(r *raw, _ *shm.Port) { r.putWord(0, 7<<40) }, "number"},
-		{"zeros", func(r *raw, _ *shm.Port) { r.putWord(0, 0) }, "number"},
-		{"ones", func(r *raw, _ *shm.Port) { r.putWord(0, 1<<64-1) }, "number"},
-		{"a frame that shrinks", func(r *raw, p *shm.Port) {
-			r.put(0, 1000, 100, 0)
-			hold(p)
-			r.put(0, 900, 200, 0)
-		}, "word"},
-		{"a frame that becomes another", func(r *raw, p *shm.Port) {
-			r.put(0, 1000, 100, 0)
-			hold(p)
-			r.putWord(0, 1000|200<<16|9<<40)
-		}, "word"},
-		{"a frame of which less has arrived", func(r *raw, p *shm.Port) {
-			r.put(0, 1000, 500, 0)
+	word := func(length, arrived, flags uint64) func(*testing.T, *raw, *shm.Port) {
+		return func(_ *testing.T, r *raw, _ *shm.Port) { r.put(0, length, arrived, flags) }
+	}
+	// From one word of a frame on its way to another.
+	becomes := func(before, after uint64) func(*testing.T, *raw, *shm.Port) {
+		return func(_ *testing.T, r *raw, p *shm.Port) {
+			r.putWord(0, before)
 			hold(p)
 			p.Arrived()
-			r.put(0, 1000, 400, 0)
-		}, "arrived"},
-		{"an unknown message", func(r *raw, _ *shm.Port) { r.send(99, 0, 0, 0, 0) }, "kind"},
-		{"a greeting", func(r *raw, _ *shm.Port) { r.send(msgHello, magic, version, 1500, 0) }, "kind"},
-		{"half a message", func(r *raw, _ *shm.Port) { r.write(make([]byte, 16)) }, "size"},
-		{"a plug that is neither in nor out", func(r *raw, _ *shm.Port) { r.send(msgLink, 1, 2, 0, 0) }, "plug"},
-		{"a file with a wake message", func(r *raw, _ *shm.Port) { r.send(msgWake, 0, 0, 0, 0, 0) }, "descriptor"},
-		{"more wake messages than it was asked for", func(r *raw, p *shm.Port) {
+			r.putWord(0, after)
+		}
+	}
+	says := func(kind, id uint32, a, b, c uint64, files ...int64) func(*testing.T, *raw, *shm.Port) {
+		return func(t *testing.T, r *raw, _ *shm.Port) {
+			var fds []int
+			for _, size := range files {
+				fds = append(fds, sealedFile(t, size, unix.F_SEAL_SHRINK))
+			}
+			r.send(kind, id, a, b, c, fds...)
+		}
+	}
+	const first, size, shares = 1 << 40, datasheet.DirectTableSize, flagShare
+	for _, tt := range []struct {
+		name  string
+		flags uint64 // of the greeting
+		do    func(t *testing.T, r *raw, p *shm.Port)
+		says  string // part of the error
+	}{
+		{"length beyond the MTU", 0, word(shm.DefaultMTU+1, 0, 0), "length"},
+		{"more has arrived than there is", 0, word(100, 101, 0), "arrived"},
+		{"ended before its end", 0, word(100, 99, 1), "ended"},
+		{"unknown flags", 0, word(100, 100, 33), "flags"},
+		{"aborted, but not ended", 0, word(100, 100, 2), "flags"},
+		{"a number that jumps", 0, func(_ *testing.T, r *raw, _ *shm.Port) { r.putWord(0, 7<<40) }, "number"},
+		{"zeros", 0, func(_ *testing.T, r *raw, _ *shm.Port) { r.putWord(0, 0) }, "number"},
+		{"ones", 0, func(_ *testing.T, r *raw, _ *shm.Port) { r.putWord(0, 1<<64-1) }, "number"},
+		{"a frame that shrinks", 0, becomes(first|1000|100<<16, first|900|200<<16), "word"},
+		{"a frame that becomes another", 0, becomes(first|1000|100<<16, 9<<40|1000|200<<16), "word"},
+		{"a frame of which less has arrived", 0, becomes(first|1000|500<<16, first|1000|400<<16), "arrived"},
+
+		{"short, and longer than the MTU", 0, word(shm.DefaultMTU-63, 0, 5), "length"},
+		{"short, and longer than can be", 0, word(0xffff, 0, 5), "length"},
+		{"more references than fit", 0, word(113, 0, 13), "length"},
+		{"more references than fit beside immediate data", 0, word(105, 0, 29), "length"},
+		{"short, and not ended", 0, word(10, 0, 4), "flags"},
+		{"an unknown flag of a short one", 0, word(10, 0, 5|64), "flags"},
+		{"lent, and not short", 0, word(10, 10, 9), "flags"},
+		{"a number of a short one that jumps", 0, func(_ *testing.T, r *raw, _ *shm.Port) { r.putWord(0, 10|5<<32|3<<40) }, "number"},
+		{"frames freed that were not sent", 0, func(_ *testing.T, r *raw, _ *shm.Port) { atomic.StoreUint32(r.freedFrames(), 1) }, "freed frames"},
+		{"half of all freed", 0, func(_ *testing.T, r *raw, _ *shm.Port) { atomic.StoreUint32(r.freedFrames(), 1<<31) }, "freed frames"},
+		{"bytes freed that were not sent", 0, func(_ *testing.T, r *raw, _ *shm.Port) { atomic.StoreUint32(r.freed(), 64) }, "freed bytes"},
+
+		{"an unknown message", 0, says(99, 0, 0, 0, 0), "kind"},
+		{"a greeting", 0, says(msgHello, magic, version, 1500, 0), "kind"},
+		{"half a message", 0, func(_ *testing.T, r *raw, _ *shm.Port) { r.write(make([]byte, 16)) }, "size"},
+		{"a plug that is neither in nor out", 0, says(msgLink, 1, 2, 0, 0), "plug"},
+		{"a file with a plug", 0, says(msgLink, 1, 1, 0, 0, page), "descriptor"},
+		{"a bell that rings all the time", 0, func(t *testing.T, r *raw, p *shm.Port) {
 			p.SetWake(func() {})
-			r.send(msgWake, 0, 0, 0, 0)
-			r.send(msgWake, 0, 0, 0, 0)
+			for end := time.Now().Add(timeout); p.Stats().Violations == 0 && time.Now().Before(end); {
+				ring(t, r.bells[1])
+			}
 		}, "wake-ups"},
-		{"a bell that is none", func(r *raw, _ *shm.Port) { r.send(msgBell, 0, 0, 0, 0) }, "bell"},
-		{"an export nobody asked for", func(r *raw, _ *shm.Port) { r.send(msgExport, 1, 0, 4096, 0, 0) }, "shared"},
-		{"an export that ends", func(r *raw, _ *shm.Port) { r.send(msgUnexport, 1, 0, 0, 0) }, "shared"},
-		{"an export that was accepted", func(r *raw, _ *shm.Port) { r.send(msgExported, 1, 0, 0, 0) }, "shared"},
+
+		{"an export nobody asked for", 0, says(msgExport, 1, 0, page, 0, page), "shared"},
+		{"an export that ends", 0, says(msgUnexport, 1, 0, 0, 0), "shared"},
+		{"an export that was accepted", 0, says(msgExported, 1, 0, 0, 0), "shared"},
+		{"an export for writing that was not agreed on", shares, says(msgExport, 1, 0, page, 1, page), "flags"},
+		{"unknown flags of an export", shares | flagWrite, says(msgExport, 1, 0, page, 2, page), "flags"},
+		{"a table nobody asked for", 0, says(msgTable, 0, size, 0, 0, size), "kind"},
+		{"a table without a descriptor", shares, says(msgTable, 0, size, 0, 0), "descriptors"},
+		{"a table of another size", shares, says(msgTable, 0, size+page, 0, 0, size+page), "size"},
+		{"a table in a file that is shorter", shares, says(msgTable, 0, size, 0, 0, size-page), "pages"},
+		{"a table that can be truncated", shares, func(t *testing.T, r *raw, _ *shm.Port) {
+			r.send(msgTable, 0, size, 0, 0, sealedFile(t, size, unix.F_SEAL_GROW))
+		}, "pages"},
+		{"two tables", shares, func(t *testing.T, r *raw, p *shm.Port) {
+			says(msgTable, 0, size, 0, 0, size)(t, r, p)
+			says(msgTable, 0, size, 0, 0, size)(t, r, p)
+		}, "kind"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-			r := joinRaw(t, path, 0)
-			up(t, p)
-			tt.do(r, p)
+			p, r := withRaw(t, shm.Options{Share: true, ShareWrite: true}, tt.flags)
+			tt.do(t, r, p)
 			waittest.Until(t, "disconnected", func() bool {
-				if f := p.Receive(); f != nil {
+				p.Room()
+				if p.Next(); p.Receive() != nil {
 					if _, aborted := p.Arrived(); aborted {
 						p.Release()
 					}
@@ -87,8 +125,9 @@ func TestBrokenRules(t *testing.T) {
 			if p.LinkUp() {
 				t.Error("link is up")
 			}
+			p.SetWake(nil)
 			p.Release()
-			again := joinRaw(t, path, 0)
+			again := joinRaw(t, r.path, 0)
 			up(t, p)
 			copy(again.frames(), "a good frame")
 			again.put(0, 12, 12, 1)
@@ -105,10 +144,7 @@ func TestFreedJumps(t *testing.T) {
 	for name, by := range map[string]uint32{"a line": 64, "a lap": 1 << 15, "half of all": 1 << 31, "back": 1<<32 - 4096} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, MTU: 4096, Ring: 1})
-			r := joinRaw(t, path, 0)
-			up(t, p)
+			p, r := withRaw(t, shm.Options{MTU: 4096, Ring: 1}, 0)
 			sent := uint32(0)
 			fill := func() {
 				for p.Reserve(4096) != nil && p.LinkUp() {
@@ -142,10 +178,7 @@ func TestFreedJumps(t *testing.T) {
 // TestPeerChangesFrames: what Receive gives may change, and where it lies not.
 func TestPeerChangesFrames(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	copy(r.frames(), bytes.Repeat([]byte{1}, 200))
 	r.put(0, 200, 200, 1)
 	var f []byte
@@ -170,19 +203,14 @@ func TestPeerChangesFrames(t *testing.T) {
 // as many frames as fit.
 func TestWritesAfterItsEnd(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	const ended = 1
 	r.put(0, 64, 64, ended)
 	if p.Receive() == nil {
 		t.Fatal("no frame")
 	}
 	p.Release()
-	if err := r.c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.c.Close())
 	waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
 	n := 0
 	for ; n <= r.ring; n++ {
@@ -255,72 +283,23 @@ func TestPositionsWrap(t *testing.T) {
 	}
 }
 
-// TestPeerWithoutBarrier: one that takes no part in membarrier is woken, and
-// wakes, all the same.
-func TestPeerWithoutBarrier(t *testing.T) {
-	for name, flags := range map[string]uint64{"without": 0, "with": flagBarrier} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-			r := joinRaw(t, path, flags)
-			up(t, p)
-			for range 3 {
-				r.poke(asleepOffset, 1) // in the first part: it receives there
-				sendTo(t, p, []byte("wake up"))
-				r.readUntil(msgWake)
-				if asleep := r.theirs[asleepOffset]; asleep != 0 {
-					t.Errorf("it still seems to sleep: %d", asleep)
-				}
-			}
-			woken := make(chan struct{})
-			p.SetWake(func() { close(woken) })
-			if r.ours[asleepOffset] == 0 {
-				t.Error("this side does not say that it sleeps")
-			}
-			copy(r.frames(), "you too")
-			r.put(0, 7, 7, 1)
-			r.send(msgWake, 0, 0, 0, 0)
-			<-woken
-			if got := receiveFrom(t, p); string(got) != "you too" {
-				t.Errorf("received %q", got)
-			}
-			p.SetWake(nil)
-			if r.ours[asleepOffset] != 0 {
-				t.Error("this side still says that it sleeps")
-			}
-		})
-	}
-}
-
 // TestCreditWords: credit is where the package's documentation says.
 func TestCreditWords(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	p.Receive() // it turns to the peer
 	if _, asks, ok := p.GiveCredit(7, 5, 3); asks || !ok {
 		t.Fatalf("asks %v, has words %v", asks, ok)
 	}
-	if w := atomic.LoadUint64(r.creditWord(true, 7, 0)); w != 5<<32|3 {
-		t.Errorf("given: %#x", w)
-	}
+	should.Be(t, atomic.LoadUint64(r.creditWord(true, 7, 0)), 5<<32|3, "given")
 	atomic.StoreUint64(r.creditWord(true, 7, 1), 5<<32|3)
 	if asked, asks, _ := p.GiveCredit(7, 5, 4); asked != 3 || !asks {
 		t.Errorf("asked at %d, %v", asked, asks)
 	}
-	if got := p.TakeCredit(4095, 9, 2); got != 2 {
-		t.Errorf("credit %d, and none was given", got)
-	}
-	if w := atomic.LoadUint64(r.creditWord(false, 4095, 1)); w != 9<<32|2 {
-		t.Errorf("asked: %#x", w)
-	}
+	should.Be(t, p.TakeCredit(4095, 9, 2), 2, "credit, and none was given")
+	should.Be(t, atomic.LoadUint64(r.creditWord(false, 4095, 1)), 9<<32|2, "asked")
 	atomic.StoreUint64(r.creditWord(false, 4095, 0), 9<<32|12)
-	if got := p.TakeCredit(4095, 9, 2); got != 12 {
-		t.Errorf("credit %d, 12 was given", got)
-	}
+	should.Be(t, p.TakeCredit(4095, 9, 2), 12, "credit, 12 was given")
 	if _, _, ok := p.GiveCredit(4096, 5, 3); ok {
 		t.Error("endpoint 4096 has words")
 	}
@@ -328,10 +307,7 @@ func TestCreditWords(t *testing.T) {
 
 // hungPeer: a peer that answers nothing holds no other one up for ever.
 func hungPeer(t *testing.T) {
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	p.SetLink(false)
 	p.SetLink(true)
 	// It wants to be woken for each frame, and reads no message.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -150,11 +151,8 @@ func sealAsIs(fd int, _ int64, _ int) error {
 	if err == nil && got&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
 		return fmt.Errorf("%w: it has been sealed against writing", ErrMemory)
 	}
-	if err == nil && got&unix.F_SEAL_SEAL == 0 {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: it cannot be sealed: %w", ErrMemory, os.NewSyscallError("fcntl", err))
+	if err := memfile.Seal(fd, unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("%w: it cannot be sealed: %w", ErrMemory, err)
 	}
 	return nil
 }
@@ -163,13 +161,8 @@ func sealAsIs(fd int, _ int64, _ int) error {
 // there (F_SEAL_FUTURE_WRITE, Linux 5.1). A descriptor that is open for reading
 // only would not: who has it can open the file anew, in /proc/self/fd.
 func sealWrites(fd int, offset int64, size int) error {
-	const seals = unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err == nil && got&seals != seals {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: it cannot be sealed against writing: %w", ErrMemory, os.NewSyscallError("fcntl", err))
+	if err := memfile.Seal(fd, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("%w: it cannot be sealed against writing: %w", ErrMemory, err)
 	}
 	// Before Linux 5.13 files of huge pages had the seal, and could be mapped.
 	b, err := unix.Mmap(fd, offset, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -236,9 +229,8 @@ func (p *Port) Unexport(id uint32) error {
 	return err
 }
 
-// Lend is described at engine.Lender: it says in which exported memory the peer
-// finds b. ok is false if b is not all in one, or the peer has not mapped that. It
-// takes some nanoseconds; the data path may call it.
+// Lend says in which exported memory the peer finds b. ok is false if b is not all in one, or the peer
+// has not mapped that. It takes some nanoseconds; the data path may call it.
 func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 	if t := p.loan.lent.Load(); t != nil && p.LinkUp() {
 		for i := range *t {
@@ -252,14 +244,14 @@ func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 	return 0, 0, false
 }
 
-// Lent is described at engine.Lender. It is the data path's.
+// Lent is the data path's.
 func (p *Port) Lent(owner uint32) {
 	if p.session != nil {
 		p.Tx.Lend(owner)
 	}
 }
 
-// Revoke is described at engine.Lender. It is the data path's.
+// Revoke is the data path's.
 func (p *Port) Revoke(owner uint32) {
 	switch {
 	case p.session == nil:
@@ -298,10 +290,7 @@ func (p *Port) offerAll(s *session) error {
 }
 
 // accepted notes that the peer has mapped what was exported, or could not.
-func (p *Port) accepted(s *session, m message) error {
-	if !s.shared {
-		return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
-	}
+func (p *Port) accepted(m message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.offers[m.id]
@@ -313,7 +302,6 @@ func (p *Port) accepted(s *session, m message) error {
 		e.seen = true
 		p.listLent()
 	}
-	return nil
 }
 
 // closeOffers gives up what is exported. Nothing else runs any more.

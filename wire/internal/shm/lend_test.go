@@ -2,7 +2,6 @@ package shm_test
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"os"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -24,10 +25,7 @@ const page = 4096
 // "lent": the borrower's mappings.
 func borrowedMaps(t testing.TB) int {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	n := 0
 	for line := range strings.SplitSeq(string(b), "\n") {
 		if strings.Contains(line, "/memfd:lent") && strings.Contains(line, " r--s ") {
@@ -40,25 +38,10 @@ func borrowedMaps(t testing.TB) int {
 // lendable makes memory that can be exported.
 func lendable(t testing.TB, size int) (fd int, mem []byte) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("lent", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
-		t.Fatal(err)
-	}
-	mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd = sealedFile(t, int64(size), unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	mem = must.Get(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() {
-		if err := unix.Munmap(mem); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, unix.Munmap(mem))
 	})
 	return fd, mem
 }
@@ -70,7 +53,7 @@ func lentAt(t testing.TB, p *shm.Port, b []byte) (id uint32, offset uint64) {
 	return id, offset
 }
 
-// TestLend has one side read what the other has written, and no more than that.
+// TestLend makes one side read what the other has written, and no more than that.
 func TestLend(t *testing.T) {
 	checkLeaks(t)
 	a, b := pair(t, shm.Options{Share: true})
@@ -113,25 +96,17 @@ func TestLend(t *testing.T) {
 		t.Error("this side borrows what is its own")
 	}
 	mem[2*page] = 99
-	if b.Borrow(id, 0, 1)[0] != 99 {
-		t.Error("what changes is not seen")
-	}
+	should.Be(t, b.Borrow(id, 0, 1)[0], 99, "what changes is not seen")
 	b.Receive() // gives it back
-	if err := a.Unexport(id); err != nil {
-		t.Fatal(err)
-	}
-	if n := borrowedMaps(t); n != 0 {
-		t.Errorf("%d mappings after Unexport", n)
-	}
+	must.OK(t, a.Unexport(id))
+	should.Be(t, borrowedMaps(t), 0, "mappings after Unexport")
 	if got := b.Borrow(id, 0, 1); got != nil {
 		t.Error("borrowed after Unexport")
 	}
 	if _, _, ok := a.Lend(part[:1]); ok {
 		t.Error("lent after Unexport")
 	}
-	if err := a.Unexport(id); !errors.Is(err, shm.ErrNotExported) {
-		t.Errorf("Unexport again: %v", err)
-	}
+	should.Fail(t, a.Unexport(id), shm.ErrNotExported, "Unexport again")
 }
 
 // TestNotShared: sharing takes both sides.
@@ -142,21 +117,14 @@ func TestNotShared(t *testing.T) {
 	off := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 	up(t, on, off)
 	fd, mem := lendable(t, page)
-	if _, err := off.Export(fd, 0, mem); !errors.Is(err, shm.ErrNotShared) {
-		t.Errorf("error %v", err)
-	}
-	id, err := on.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	should.Refuse(off.Export(fd, 0, mem))(t, shm.ErrNotShared, "error")
+	id := must.Get(on.Export(fd, 0, mem))(t)
 	bounce(t, on, off, 100)
 	bounce(t, off, on, 100)
 	if _, _, ok := on.Lend(mem); ok || off.Borrow(id, 0, 1) != nil || borrowedMaps(t) != 0 {
 		t.Error("the peer, which does not share, has mapped it")
 	}
-	if err := on.Unexport(id); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, on.Unexport(id))
 }
 
 // TestLendOverSessions: what is exported is offered to each peer.
@@ -165,16 +133,10 @@ func TestLendOverSessions(t *testing.T) {
 	path := socket(t)
 	a := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
 	// Memory as drivers have it.
-	m, err := vfio.AllocMemory(16*page, vfio.MemoryOptions{Huge: vfio.HugeNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(vfio.AllocMemory(16*page, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)
 	defer m.Close()
 	mark(m.Bytes(), 3)
-	id, err := a.Export(m.FD(), 0, m.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(a.Export(m.FD(), 0, m.Bytes()))(t)
 	for range 3 {
 		if _, _, ok := a.Lend(m.Bytes()); ok {
 			t.Error("lent to nobody")
@@ -188,9 +150,7 @@ func TestLendOverSessions(t *testing.T) {
 		waittest.Until(t, "link down", func() bool { return !a.LinkUp() })
 	}
 	waittest.Until(t, "nobody to lend to", func() bool { _, _, ok := a.Lend(m.Bytes()); return !ok })
-	if err := a.Unexport(id); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, a.Unexport(id))
 }
 
 // TestUnexportWaits: memory that is being read stays until it is given back.
@@ -198,10 +158,7 @@ func TestUnexportWaits(t *testing.T) {
 	checkLeaks(t)
 	a, b := pair(t, shm.Options{Share: true})
 	fd, mem := lendable(t, 4*page)
-	id, err := a.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
 	for _, giveBack := range []func(){func() { b.Receive() }, b.Release} {
 		lent := b.Borrow(id, 0, 4*page)
@@ -215,20 +172,12 @@ func TestUnexportWaits(t *testing.T) {
 		}
 		_ = append([]byte{}, lent...) // still there
 		giveBack()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if n := borrowedMaps(t); n != 0 {
-			t.Errorf("%d mappings", n)
-		}
-		if id, err = a.Export(fd, 0, mem); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, <-done)
+		should.Be(t, borrowedMaps(t), 0, "mappings")
+		id = must.Get(a.Export(fd, 0, mem))(t)
 		lentAt(t, a, mem)
 	}
-	if err := a.Unexport(id); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, a.Unexport(id))
 }
 
 // TestLendWhilePeersDie exports and takes back while sessions come and go, and
@@ -279,24 +228,17 @@ func TestLendWhilePeersDie(t *testing.T) {
 	}
 	close(stop)
 	users.Wait()
-	if n := borrowedMaps(t); n != 0 {
-		t.Errorf("%d mappings", n)
-	}
+	should.Be(t, borrowedMaps(t), 0, "mappings")
 }
 
 func TestLendAllocatesNothing(t *testing.T) {
 	a, b := pair(t, shm.Options{Share: true})
 	fd, mem := lendable(t, page)
-	id, err := a.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
-	if n := testing.AllocsPerRun(1000, func() {
+	should.Be(t, testing.AllocsPerRun(1000, func() {
 		a.Lend(mem[10:20])
 		b.Borrow(id, 10, 10)
 		b.Release()
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	}), 0, "allocations")
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,53 +47,33 @@ func (p *Port) listen(ctx context.Context) error {
 	}
 	made := &listener{Listener: l, found: make(chan *conn), others: make(chan struct{}, maxOthers)}
 	p.listener = made
-	p.running.Go(func() { p.accept(made) })
+	p.running.Go(func() { _ = l.Each(p.ctx, func(c *net.UnixConn) { p.accept(made, c) }, nil) })
 	return nil
 }
 
-// accept lets one peer in at a time, and sends others away.
-func (p *Port) accept(l *listener) {
-	for {
-		if passedfd.Full() {
-			if pause(p.ctx, firstRetry) != nil {
-				return
-			}
-			continue // peers that have gone have left what cannot be closed
-		}
-		c, err := l.AcceptUnix()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) || pause(p.ctx, firstRetry) != nil {
-				return
-			}
-			continue // out of descriptors, or the like
-		}
-		found, err := newConn(c)
-		if err != nil {
-			continue
-		}
-		if p.options.abstract() && !found.samePeer() {
-			p.counts.refused.Add(1)
-			found.close()
-			continue
-		}
-		if !l.taken.CompareAndSwap(false, true) {
-			p.counts.refused.Add(1)
-			select {
-			case l.others <- struct{}{}:
-				p.running.Go(func() {
-					p.sendAway(found)
-					<-l.others
-				})
-			default:
-				found.close()
-			}
-			continue
-		}
+// accept lets a peer in that has connected, if it is the only one, or sends it away.
+func (p *Port) accept(l *listener, c *net.UnixConn) {
+	found := newConn(c)
+	switch {
+	case p.options.abstract() && !found.samePeer():
+		p.counts.refused.Add(1)
+		found.Close()
+	case l.taken.CompareAndSwap(false, true):
 		select {
 		case l.found <- found:
 		case <-p.ctx.Done():
-			found.close()
-			return
+			found.Close()
+		}
+	default:
+		p.counts.refused.Add(1)
+		select {
+		case l.others <- struct{}{}:
+			p.running.Go(func() {
+				p.sendAway(found)
+				<-l.others
+			})
+		default:
+			found.Close()
 		}
 	}
 }
@@ -105,26 +84,29 @@ func (p *Port) accept(l *listener) {
 func (p *Port) sendAway(c *conn) {
 	ctx, cancel := context.WithTimeout(p.ctx, greetTime)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, c.interrupt)
 	defer stop()
-	if _, _, err := c.receive(); err == nil {
+	if _, fd, err := c.receive(kindHello); err == nil {
+		if fd >= 0 {
+			_ = passedfd.Close(fd)
+		}
 		c.trySend(message{kind: kindRefuse, a: refuseBusy})
 	}
-	c.close()
+	c.Close()
 }
 
 // welcome greets who has connected, and makes the memory.
 func (p *Port) welcome(c *conn) (*session, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, greetTime)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, c.interrupt)
 	s, err := p.agree(c)
 	if err == nil {
-		err = endGreeting(ctx, stop, c)
+		err = endGreeting(ctx, stop)
 	}
 	if err != nil {
 		stop()
-		c.close()
+		c.Close()
 		if s != nil {
 			s.memory.unmap()
 			s.closeFiles()
@@ -140,7 +122,12 @@ func (p *Port) agree(c *conn) (*session, error) {
 		c.trySend(message{kind: kindRefuse, a: reason, b: version})
 		return nil, err
 	}
-	m, _, err := c.receive()
+	m, bell, err := c.receive(kindHello)
+	defer func() {
+		if bell >= 0 {
+			_ = passedfd.Close(bell)
+		}
+	}()
 	if errors.Is(err, ends.ErrGone) {
 		return nil, errors.Join(ends.ErrNotListening, err) // it only looked whether we are here
 	}
@@ -154,12 +141,16 @@ func (p *Port) agree(c *conn) (*session, error) {
 	switch {
 	case errors.Is(err, ErrVersion):
 		return refuse(refuseVersion, err)
-	case err != nil:
+	case err == nil && !isTimer(bell):
+		err = broken("timers in the descriptor of a bell", 0, "1")
+	}
+	if err != nil {
 		return refuse(refuseHello, err)
 	}
 	ring := ringFor(p.options.Ring, max(p.options.MTU, theirs.mtu))
 	ours := p.greet(ring)
-	fd, memory, err := p.createRings(fileSize(ring))
+	// Final: nor shall the peer seal it in a way that one of us could not map it.
+	fd, memory, err := p.maps.create(fileSize(ring), memfile.Final)
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
@@ -168,12 +159,18 @@ func (p *Port) agree(c *conn) (*session, error) {
 			unix.Close(fd)
 		}
 	}()
-	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu)
+	own, err := newBell()
+	if err != nil {
+		memory.unmap()
+		return refuse(refuseMemory, err)
+	}
+	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu, own, bell)
+	bell = -1
 	memory.number = rand.Uint32() | 1
 	*s.Tx.Number = memory.number
 	s.Tx.Prepare()
 	s.Rx.Prepare()
-	if err := c.send(ours.message(kindWelcome), fd); err != nil {
+	if err := own.give(func(own int) error { return c.send(ours.message(kindWelcome), fd, own) }); err != nil {
 		return s, err
 	}
 	if m, _, err = c.receive(); err != nil {
@@ -186,18 +183,4 @@ func (p *Port) agree(c *conn) (*session, error) {
 		s.file, fd = fd, -1
 	}
 	return s, nil
-}
-
-// createRings makes and maps the memory of a connection, of size bytes.
-func (p *Port) createRings(size int) (fd int, m *mapping, err error) {
-	// Nor shall the peer seal it in a way that one of us could not map it.
-	fd, err = memfile.Create("shm", uint64(size), memfile.Options{Seals: memfile.Final, Filled: true})
-	if err != nil {
-		return -1, nil, err
-	}
-	if m, err = p.maps.mapRings(fd, size); err != nil {
-		unix.Close(fd)
-		return -1, nil, err
-	}
-	return fd, m, nil
 }

@@ -10,13 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -41,17 +40,14 @@ func TestMain(m *testing.M) {
 
 // task is what a second process does.
 type task struct {
-	// Do is echo, sleep, lend, sink or stream.
+	// Do is echo, sleep or stream.
 	Do     string
 	Path   string
 	Role   shm.Role
 	MTU    int
-	Ring   int
-	Share  bool
 	Size   int // of frames
 	Piece  int // of a frame that is shown before it is whole; 0: frames come whole
 	Frames int // 0: until the other end is closed
-	CPU    int // to run on; -1: any
 }
 
 // child is a second process, which ends when its input does.
@@ -65,28 +61,14 @@ type child struct {
 // spawn starts a process. It is killed with the test at the latest.
 func spawn(t testing.TB, what task) *child {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(what)
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
+	b := must.Get(json.Marshal(what))(t)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childVariable+"="+string(b))
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	c := &child{t, cmd, in, bufio.NewReader(out)}
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
@@ -108,9 +90,7 @@ func (c *child) line() string {
 // kill ends the process without warning.
 func (c *child) kill() {
 	c.t.Helper()
-	if err := c.cmd.Process.Kill(); err != nil {
-		c.t.Error(err)
-	}
+	should.OK(c.t, c.cmd.Process.Kill())
 	_ = c.cmd.Wait() // it was killed
 }
 
@@ -123,39 +103,17 @@ func (c *child) finish() {
 	}
 }
 
-// pin has this goroutine run on one processor, if there are two, until the
-// function that it returns is called.
-func pin(cpu int) (unpin func()) {
-	var before, set unix.CPUSet
-	if cpu < 0 || runtime.NumCPU() < 2 {
-		return func() {}
-	}
-	runtime.LockOSThread()
-	_ = unix.SchedGetaffinity(0, &before)
-	set.Set(cpu)
-	_ = unix.SchedSetaffinity(0, &set)
-	return func() {
-		_ = unix.SchedSetaffinity(0, &before)
-		runtime.UnlockOSThread()
-	}
-}
-
 // open opens a port, closed with the test.
 func open(t testing.TB, o shm.Options) *shm.Port {
 	t.Helper()
-	p, err := shm.New(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(shm.New(context.Background(), o))(t)
 	t.Cleanup(func() { closePort(t, p) })
 	return p
 }
 
 func closePort(t testing.TB, p *shm.Port) {
 	t.Helper()
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, p.Close())
 	// The data path lets go of the memory.
 	p.Reserve(0)
 	p.Receive()
@@ -185,10 +143,7 @@ func pair(t testing.TB, o shm.Options) (listener, connector *shm.Port) {
 // maps counts this process's mappings of wires' memory.
 func maps(t testing.TB) int {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	return bytes.Count(b, []byte("/memfd:trapeze-shm"))
 }
 
@@ -198,11 +153,7 @@ func checkLeaks(t testing.TB) {
 	t.Helper()
 	files0 := leaktest.Files(t)
 	t.Cleanup(func() {
-		if n := maps(t); n != 0 {
-			t.Errorf("%d mappings are left", n)
-		}
-		if n := leaktest.Files(t); n != files0 {
-			t.Errorf("%d file descriptors before the test, %d after it", files0, n)
-		}
+		should.Be(t, maps(t), 0, "mappings are left")
+		should.Be(t, leaktest.Files(t), files0, "file descriptors before the test, after it")
 	})
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/memfile"
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
@@ -35,17 +34,12 @@ type Marks struct {
 
 // NewMarks makes marks. It fails with ErrMemory, or an error of the system.
 func NewMarks() (*Marks, error) {
-	fd, err := memfile.Create("shm", marksSize, memfile.Options{Seals: memfile.Final, Filled: true})
+	maps := &mappings{}
+	fd, mapped, err := maps.create(marksSize, memfile.Final)
 	if err != nil {
 		return nil, err
 	}
-	m := &Marks{fd: fd, maps: &mappings{}}
-	mapped, err := m.maps.mapFile(fd, 0, marksSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
-	if err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	m.words = line.WordsAt(mapped.mem[:MaxMarks/8])
+	m := &Marks{fd: fd, maps: maps, words: line.WordsAt(mapped.mem[:MaxMarks/8])}
 	runtime.AddCleanup(m, func(maps *mappings) { maps.unmapAll() }, m.maps)
 	return m, nil
 }
@@ -112,14 +106,9 @@ func (p *Port) offerMarks(s *session) error {
 
 // takeMarks maps the peer's marks.
 func (p *Port) takeMarks(s *session, m message, fd int) error {
-	if fd >= 0 {
-		defer passedfd.Close(fd)
-	}
 	switch {
 	case s.mark.Load() != nil:
 		return broken("kind of a message", uint64(m.kind), "one message of marks")
-	case fd < 0:
-		return broken("descriptors of marks", 0, "1")
 	case m.a != marksSize:
 		return broken("size of marks", m.a, fmt.Sprint(marksSize))
 	case m.b >= MaxMarks:
@@ -166,14 +155,5 @@ func (p *Port) Left() bool {
 	return state&stateLost != 0 && state&(stateFresh|stateClosed) == 0 && p.session != nil && !p.session.broken() && p.Rx.Left()
 }
 
-// Retire ends the session and looks for no other one. What the peer has sent can still be received,
-// until Close.
-func (p *Port) Retire() {
-	p.cancel()
-	p.mu.Lock()
-	l := p.listener
-	p.mu.Unlock()
-	if l != nil {
-		_ = l.Close() // again in Close, where it does nothing
-	}
-}
+// Retire ends the session of a port that Adopt has made. What the peer has sent can still be received, until Close.
+func (p *Port) Retire() { p.cancel() }

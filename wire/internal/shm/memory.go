@@ -84,6 +84,18 @@ func (m *mappings) mapFile(fd int, offset int64, size, protection, flags int) (*
 	return n, nil
 }
 
+// create makes a file in memory for peers, of size bytes, and maps it.
+func (m *mappings) create(size, seals int) (fd int, n *mapping, err error) {
+	if fd, err = memfile.Create("shm", uint64(size), memfile.Options{Seals: seals, Filled: true}); err != nil {
+		return -1, nil, err
+	}
+	if n, err = m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE); err != nil {
+		unix.Close(fd)
+		return -1, nil, err
+	}
+	return fd, n, nil
+}
+
 func (m *mappings) unmapAll() {
 	m.mu.Lock()
 	all := m.all

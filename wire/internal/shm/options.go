@@ -21,32 +21,9 @@ const (
 	RoleConnect
 )
 
-// String returns the role as ParseRole takes it.
-func (r Role) String() string {
-	switch r {
-	case RoleAuto:
-		return "auto"
-	case RoleListen:
-		return "listen"
-	case RoleConnect:
-		return "connect"
-	}
-	return fmt.Sprintf("role %d", int(r))
-}
-
-// ParseRole is the opposite of Role.String. It fails with ends.ErrOptions.
-func ParseRole(s string) (Role, error) {
-	for _, r := range []Role{RoleAuto, RoleListen, RoleConnect} {
-		if r.String() == s {
-			return r, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: role %q is not auto, listen or connect", ends.ErrOptions, s)
-}
-
 const (
 	// DefaultMTU carries 16 KiB of payload. A message of 64 KiB takes the least
-	// time in frames of that size (BenchmarkMessage): smaller ones cost more each,
+	// time in frames of that size: smaller ones cost more each,
 	// and larger ones have one side wait for the other unless they come in parts.
 	DefaultMTU = datasheet.HeaderSize + 16<<10
 	// DefaultRing is the size of the ring of each direction in bytes.

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -14,10 +15,7 @@ func TestRevokeOfOwner(t *testing.T) {
 	checkLeaks(t)
 	a, b := pair(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096})
 	fd, mem := lendable(t, page)
-	id, err := a.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
 	r := rand.New(rand.NewPCG(1, 2))
 	type frame struct {

@@ -128,7 +128,6 @@ func (p *Port) complete() {
 	runtime.AddCleanup(p, func(m *mappings) { m.unmapAll() }, p.maps)
 }
 
-// Wire is described at engine.Lossless.
 func (p *Port) Wire() uint32 {
 	if p.state.Load()&(stateFresh|stateClosed) == stateFresh && !p.Rx.Held() {
 		p.turn()
@@ -139,7 +138,7 @@ func (p *Port) Wire() uint32 {
 	return p.session.memory.number
 }
 
-// Break is described at engine.Lossless: it ends the session.
+// Break ends the session.
 func (p *Port) Break() {
 	if p.session != nil {
 		p.abandon(ErrStuck)
@@ -147,9 +146,8 @@ func (p *Port) Break() {
 	}
 }
 
-// Receive is described at engine.Port. The frame is memory that the peer can
-// write: a checker copies it first. What a peer has sent before it left
-// arrives, unless another one has come meanwhile. Short frames are left to Next.
+// Receive returns a frame in memory that the peer can write: a checker copies it first. What a peer has
+// sent before it left arrives, unless another one has come meanwhile. Short frames are left to Next.
 func (p *Port) Receive() []byte {
 	if p.borrowed {
 		p.giveBack()
@@ -157,7 +155,6 @@ func (p *Port) Receive() []byte {
 	return p.Line.Receive()
 }
 
-// Release is described at engine.Port.
 func (p *Port) Release() {
 	if p.borrowed {
 		p.giveBack()
@@ -165,7 +162,6 @@ func (p *Port) Release() {
 	p.Line.Release()
 }
 
-// Pass is described at engine.Lossless.
 func (p *Port) Pass(tell bool) {
 	if p.borrowed {
 		p.giveBack()
@@ -176,5 +172,4 @@ func (p *Port) Pass(tell bool) {
 // LinkUp reports whether a peer is connected and both ends are plugged in.
 func (p *Port) LinkUp() bool { return p.state.Load()&stateDown == 0 }
 
-// OnLink is described at wire.Port.
 func (p *Port) OnLink(f func()) { p.link.Set(f) }

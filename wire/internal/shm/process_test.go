@@ -1,11 +1,12 @@
 package shm_test
 
 import (
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -21,11 +22,11 @@ func TestTwoProcesses(t *testing.T) {
 	}{
 		{shm.RoleListen, shm.RoleConnect, 0}, {shm.RoleConnect, shm.RoleListen, 500}, {shm.RoleAuto, shm.RoleAuto, 3000},
 	} {
-		t.Run(tt.ours.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("role ", tt.ours), func(t *testing.T) {
 			checkLeaks(t)
 			path := socket(t)
 			p := open(t, shm.Options{Path: path, Role: tt.ours, MTU: datasheet.MaxMTU})
-			c := spawn(t, task{Do: "echo", Path: path, Role: tt.theirs, MTU: datasheet.MaxMTU, Piece: tt.piece, CPU: -1})
+			c := spawn(t, task{Do: "echo", Path: path, Role: tt.theirs, MTU: datasheet.MaxMTU, Piece: tt.piece})
 			c.line()
 			up(t, p)
 			const frames = 500
@@ -72,7 +73,7 @@ func TestKilledPeer(t *testing.T) {
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
 	const peers = 6
 	for i := range peers {
-		c := spawn(t, task{Do: "stream", Path: path, Role: shm.RoleConnect, Size: 8000, Piece: 1000, CPU: -1})
+		c := spawn(t, task{Do: "stream", Path: path, Role: shm.RoleConnect, Size: 8000, Piece: 1000})
 		c.line()
 		up(t, p)
 		enough, killed := 1+rand.IntN(1500), false
@@ -100,9 +101,7 @@ func TestKilledPeer(t *testing.T) {
 			}
 			p.Release()
 		}
-		if err := p.Err(); !errors.Is(err, wire.ErrGone) {
-			t.Errorf("the link went down because of %v", err)
-		}
+		should.Fail(t, p.Err(), wire.ErrGone, "the link went down because")
 		if s := p.Stats(); s.Sessions != uint64(i)+1 || s.Violations != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -116,7 +115,7 @@ func TestKilledListener(t *testing.T) {
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 	for range 3 {
-		c := spawn(t, task{Do: "echo", Path: path, Role: shm.RoleListen, CPU: -1})
+		c := spawn(t, task{Do: "echo", Path: path, Role: shm.RoleListen})
 		c.line()
 		up(t, p)
 		sendTo(t, p, []byte("are you there?"))
@@ -134,7 +133,7 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	c := spawn(t, task{Do: "sleep", Path: path, Role: shm.RoleConnect, CPU: -1})
+	c := spawn(t, task{Do: "sleep", Path: path, Role: shm.RoleConnect})
 	c.line()
 	up(t, p)
 	woken := make(chan struct{}, 1)

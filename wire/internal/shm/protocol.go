@@ -14,7 +14,7 @@ const (
 	// magic stands in both greetings: "TZSM", little-endian.
 	magic = 0x4d535a54
 	// version is the one that this side speaks.
-	version = 2
+	version = 3
 
 	flagShare   = 1
 	flagBarrier = 2
@@ -38,9 +38,7 @@ const (
 	kindExported
 	kindUnexport
 	kindUnexported
-	kindWake
 	kindGoodbye
-	kindBell
 	kindTable
 	kindMarks
 )

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -29,9 +30,7 @@ const (
 	msgExported
 	msgUnexport
 	msgUnexported
-	msgWake
 	msgGoodbye
-	msgBell
 	msgTable
 
 	magic = 'T' | 'Z'<<8 | 'S'<<16 | 'M'<<24
@@ -42,7 +41,7 @@ const (
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128
-	version      = 2
+	version      = 3
 )
 
 // raw is a peer.
@@ -53,6 +52,8 @@ type raw struct {
 	mem          []byte
 	ours, theirs []byte
 	ring         int
+	path         string // of the socket
+	bells        []int  // its own, and the port's
 }
 
 func pack(kind, id uint32, a, b, c uint64) []byte {
@@ -66,10 +67,7 @@ func pack(kind, id uint32, a, b, c uint64) []byte {
 
 func dialRaw(t testing.TB, path string) *raw {
 	t.Helper()
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	r := &raw{t: t, c: c}
 	t.Cleanup(r.close)
 	return r
@@ -77,6 +75,10 @@ func dialRaw(t testing.TB, path string) *raw {
 
 func (r *raw) close() {
 	_ = r.c.Close()
+	for _, fd := range r.bells {
+		_ = unix.Close(fd)
+	}
+	r.bells = nil
 	if r.mem != nil {
 		_ = unix.Munmap(r.mem)
 		r.mem = nil
@@ -109,20 +111,15 @@ func (r *raw) read() (kind, id uint32, a, b, c uint64, fd int) {
 		}
 		return 0, 0, 0, 0, 0, -1
 	}
-	if n != 32 {
-		r.t.Fatalf("a message of %d bytes", n)
-	}
+	must.Be(r.t, n, 32, "a message bytes")
 	fd = -1
 	if oobn > 0 {
-		m, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		m := must.Get(unix.ParseSocketControlMessage(oob[:oobn]))(r.t)
 		fds, err := unix.ParseUnixRights(&m[0])
-		if err != nil || len(fds) != 1 {
+		if err != nil || len(fds) > 2 {
 			r.t.Fatalf("descriptors %v, %v", fds, err)
 		}
-		fd = fds[0]
+		fd, r.bells = fds[0], append(r.bells, fds[1:]...)
 	}
 	le := binary.LittleEndian
 	return le.Uint32(p[0:]), le.Uint32(p[4:]), le.Uint64(p[8:]), le.Uint64(p[16:]), le.Uint64(p[24:]), fd
@@ -134,13 +131,14 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 	t.Helper()
 	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		r := dialRaw(t, path)
-		r.send(msgHello, magic, version|flags, uint64(shm.DefaultMTU), 0)
+		r.bells = []int{newTimer(t)}
+		r.send(msgHello, magic, version|flags, uint64(shm.DefaultMTU), 0, r.bells[0])
 		kind, id, a, _, ring, fd := r.read()
 		if kind == msgRefuse && a == 1 && time.Now().Before(end) {
 			r.close()
 			continue
 		}
-		if kind != msgWelcome || id != magic || uint32(a) != version || fd < 0 {
+		if kind != msgWelcome || id != magic || uint32(a) != version || len(r.bells) != 2 {
 			t.Fatalf("answer to hello: kind %d, id %#x, numbers %#x, descriptor %d", kind, id, a, fd)
 		}
 		defer unix.Close(fd)
@@ -150,15 +148,23 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 	}
 }
 
+// withRaw makes a port that listens, and a peer of it.
+func withRaw(t testing.TB, o shm.Options, flags uint64) (*shm.Port, *raw) {
+	t.Helper()
+	o.Path, o.Role = socket(t), shm.RoleListen
+	p := open(t, o)
+	r := joinRaw(t, o.Path, flags)
+	r.path = o.Path
+	up(t, p)
+	return p, r
+}
+
 // layOut maps the memory.
 func (r *raw) layOut(fd, ring int, listener bool) {
 	r.t.Helper()
 	r.ring = ring
 	part := r.framesAt() + ring
-	mem, err := unix.Mmap(fd, 0, 2*part+2*4096*16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	mem := must.Get(unix.Mmap(fd, 0, 2*part+2*4096*16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(r.t)
 	r.mem = mem
 	r.ours, r.theirs = mem[part:], mem[:part]
 	if listener {

@@ -1,14 +1,21 @@
 package shm_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
+
+// header is what frames carry beside their payload.
+const header = datasheet.HeaderSize
 
 // lentFrame sends an empty frame, for which something is lent in these tests.
 func lentFrame(t testing.TB, p *shm.Port) {
@@ -39,10 +46,7 @@ func TestRevoke(t *testing.T) {
 	checkLeaks(t)
 	a, b := pair(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096})
 	fd, mem := lendable(t, page)
-	id, err := a.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
 	a.Revoke(0) // nothing has been sent yet
 	if !b.Return() {
@@ -93,19 +97,14 @@ func TestRevokeAtTheEnd(t *testing.T) {
 	checkLeaks(t)
 	a, b := pair(t, shm.Options{Share: true})
 	fd, mem := lendable(t, page)
-	id, err := a.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
 	lentFrame(t, a)
 	if b.Receive() == nil || b.Borrow(id, 0, page) == nil {
 		t.Fatal("nothing has come")
 	}
 	// Its data path has not run since.
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Close())
 	if b.Return() {
 		t.Error("good after the lender has gone")
 	}
@@ -139,9 +138,7 @@ func TestBorrowOverSessions(t *testing.T) {
 		closePort(t, a)
 		waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 	}
-	if ids[0] != ids[1] {
-		t.Fatalf("regions %d and %d", ids[0], ids[1])
-	}
+	must.Be(t, ids[0], ids[1], "regions")
 	if b.Borrow(ids[0], 0, 1) != nil {
 		t.Error("an old frame refers to the memory of a new peer")
 	}
@@ -157,10 +154,7 @@ func TestBorrowOverSessions(t *testing.T) {
 // itself.
 func TestVoidWords(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{Share: true}, flagShare)
 	fd, _ := lendable(t, page)
 	r.send(msgExport, 9, 0, page, 0, fd)
 	if id, errno, _, _, _ := r.readUntil(msgExported); id != 9 || errno != 0 {
@@ -176,39 +170,28 @@ func TestVoidWords(t *testing.T) {
 	} {
 		r.poke(r.framesAt()+r.ring+256, tt.void)
 		r.put(i, header, header, 1)
-		if got := valid(t, p, 9); got != tt.valid {
-			t.Errorf("frame %d, word %#x: valid %v", i, tt.void, got)
-		}
+		should.Be(t, valid(t, p, 9), tt.valid, "frame %d, word %#x: valid", i, tt.void)
 	}
 	if s := p.Stats(); s.Violations != 0 || !p.LinkUp() {
 		t.Errorf("%+v", s)
 	}
 }
 
-// unexportUnanswered: what a peer reads that does not give memory back is void
+// unexportUnanswered: a peer that does not give memory back is disconnected, and what it reads is void
 // by the time when Unexport gives up.
 func unexportUnanswered(t *testing.T) {
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{Share: true}, flagShare)
 	fd, mem := lendable(t, page)
-	id, err := p.Export(fd, 0, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(p.Export(fd, 0, mem))(t)
 	_, _, _, _, got := r.readUntil(msgExport)
 	unix.Close(got)
 	r.send(msgExported, id, 0, 0, 0)
 	lentAt(t, p, mem)
 	void := func() byte { return r.theirs[256+4] }
-	if void() != 0 {
-		t.Fatal("loans are void from the start")
-	}
-	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) {
+	must.Be(t, void(), 0, "loans are void from the start")
+	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	if void() != 2 {
-		t.Errorf("the word is %#x", void())
-	}
+	waittest.Until(t, "disconnected", func() bool { return !p.LinkUp() })
+	should.Be(t, void(), 2, "the word")
 }

@@ -3,6 +3,7 @@ package shm_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -37,14 +40,6 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: a port: %v, error %v", name, p != nil, err)
 		}
 	}
-	for _, r := range []shm.Role{shm.RoleAuto, shm.RoleListen, shm.RoleConnect} {
-		if got, err := shm.ParseRole(r.String()); got != r || err != nil {
-			t.Errorf("%v: %v, %v", r, got, err)
-		}
-	}
-	if _, err := shm.ParseRole("server"); !errors.Is(err, wire.ErrOptions) {
-		t.Errorf("role server: %v", err)
-	}
 }
 
 // TestWhoComesFirst opens the two ends in all roles and orders that go together.
@@ -55,7 +50,7 @@ func TestWhoComesFirst(t *testing.T) {
 		{shm.RoleConnect, shm.RoleAuto},
 	} {
 		for _, abstract := range []bool{false, true} {
-			name := roles[0].String() + " " + roles[1].String()
+			name := fmt.Sprint("roles ", roles)
 			path := func(t *testing.T) string { return socket(t) }
 			if abstract {
 				name += " abstract"
@@ -73,15 +68,13 @@ func TestWhoComesFirst(t *testing.T) {
 				closePort(t, a)
 				waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 				closePort(t, b)
-				if _, err := os.Lstat(o.Path); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the socket is left: %v", err)
-				}
+				should.Refuse(os.Lstat(o.Path))(t, os.ErrNotExist, "the socket is left")
 			})
 		}
 	}
 }
 
-// TestAutoAtTheSameTime has both ends look for each other at once, with a dead
+// TestAutoAtTheSameTime makes both ends look for each other at once, with a dead
 // socket in the way.
 func TestAutoAtTheSameTime(t *testing.T) {
 	checkLeaks(t)
@@ -95,9 +88,7 @@ func TestAutoAtTheSameTime(t *testing.T) {
 			both.Go(func() { ports[i], errs[i] = shm.New(context.Background(), shm.Options{Path: path}) })
 		}
 		both.Wait()
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(errs[:]...))
 		up(t, ports[:]...)
 		bounce(t, ports[0], ports[1], 64)
 		closePort(t, ports[0])
@@ -108,38 +99,18 @@ func TestAutoAtTheSameTime(t *testing.T) {
 // deadSocket leaves a socket that nobody listens at.
 func deadSocket(t *testing.T, path string) {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestDeadSocketIsReplaced(t *testing.T) {
-	checkLeaks(t)
-	path := socket(t)
-	deadSocket(t, path)
-	open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
+	must.OK(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
 }
 
 func TestCannotOpen(t *testing.T) {
 	checkLeaks(t)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	stream := filepath.Join(folder, "stream")
-	l, err := net.Listen("unix", stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", stream))(t)
 	defer l.Close()
 	listening := filepath.Join(folder, "listening")
 	open(t, shm.Options{Path: listening, Role: shm.RoleListen})
@@ -178,10 +149,7 @@ func TestCannotOpen(t *testing.T) {
 func TestContextEndsNew(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	var listening sync.WaitGroup

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
-// TestScribbled is FuzzRings with many random operations, most of which write to words and slots, while the port
-// sends and receives: 20,000, a million in a long run.
+// TestScribbled is FuzzRings with many random operations: a peer sends good frames, and now and then writes
+// anything anywhere, while the port sends and receives. It has 20,000 operations, a million in a long run.
 func TestScribbled(t *testing.T) {
 	checkLeaks(t)
 	sessions := 40
@@ -24,6 +25,8 @@ func TestScribbled(t *testing.T) {
 		var data []byte
 		for range 500 {
 			switch op := byte(random.IntN(3 * opCount)); {
+			case op >= opCount && random.IntN(32) > 0:
+				data = append(data, opShort, byte(random.Uint32()), byte(random.Uint32()), byte(random.Uint32()), opReceive, opRelease)
 			case op >= opCount:
 				at := random.Uint32()
 				if random.IntN(2) == 0 {
@@ -47,4 +50,15 @@ func TestScribbled(t *testing.T) {
 		}
 		play(t, p, path, data)
 	}
+}
+
+// TestSilent: a peer that does not answer, or does not end what it does, is waited for no longer than a timeout.
+func TestSilent(t *testing.T) {
+	checkLeaks(t)
+	waittest.Together(t, map[string]func(*testing.T){
+		"unexport, unanswered":        unexportUnanswered,
+		"hung peer":                   hungPeer,
+		"settle":                      settle,
+		"connection without greeting": connectionWithoutGreeting,
+	})
 }

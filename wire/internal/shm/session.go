@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
@@ -26,7 +27,7 @@ type session struct {
 	writes  bool // and let the other write
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
-	own     *bell // nil if there is none
+	own     *bell
 	bell    peerBell
 	// marked: the peer has been given marks. mark is where this side marks itself, nil as long as it cannot.
 	marked  atomic.Bool
@@ -50,14 +51,14 @@ type answer struct {
 }
 
 // newSession lays out the rings for the side that listens, or the other. agreed are the flags of both
-// sides, and mtu is the peer's.
-func newSession(c *conn, m *mapping, ring int, listening bool, agreed uint32, mtu int) *session {
+// sides, and mtu is the peer's. The session owns this side's bell, and the descriptor of the peer's.
+func newSession(c *conn, m *mapping, ring int, listening bool, agreed uint32, mtu int, own *bell, bell int) *session {
 	to, from, credits := lay(m.mem, ring, listening)
 	return &session{conn: c, memory: m,
 		// Both processes take part in membarrier, or senders make barriers.
 		Pair: line.NewPair(to, from, mtu, agreed&flagBarrier != 0), credits: credits,
 		shared: agreed&flagShare != 0, writes: agreed&(flagShare|flagWrite) == flagShare|flagWrite, file: -1,
-		bell: peerBell{fd: -1},
+		own: own, bell: peerBell{fd: bell},
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
 
@@ -68,7 +69,7 @@ func (s *session) end(why error) {
 		close(s.done)
 		// The reader stops. The socket stays open as long as the peer's
 		// memory may be in use.
-		_ = s.conn.c.SetReadDeadline(time.Unix(1, 0))
+		s.conn.interrupt()
 	})
 }
 
@@ -85,13 +86,6 @@ func (s *session) cause() error {
 // the rules.
 func (s *session) broken() bool { return errors.Is(s.cause(), ErrPeer) }
 
-// wake wakes the peer.
-func (s *session) wake() {
-	if !s.bell.ring() {
-		s.conn.trySend(message{kind: kindWake})
-	}
-}
-
 // ask sends a message and waits for its answer. It fails with the reason for
 // which the session has ended, or context.DeadlineExceeded.
 func (s *session) ask(m message, want kind, timeout time.Duration) error {
@@ -107,7 +101,7 @@ func (s *session) ask(m message, want kind, timeout time.Duration) error {
 			delete(s.answers, a)
 		}
 	}()
-	if err := s.conn.send(m, -1); errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := s.conn.send(m); errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	// Any other error ends the session, which the receiving side notices.
@@ -141,7 +135,7 @@ func (p *Port) serve(s *session) {
 	stop := context.AfterFunc(p.ctx, func() { s.end(vfio.ErrClosed) })
 	defer stop()
 	p.link.Call()
-	quit := p.offerBell(s)
+	quit := p.hear(s)
 	why := p.converse(s)
 	quit()
 	if !p.pause(s) {
@@ -160,14 +154,12 @@ func (p *Port) finish(s *session, why error) {
 	p.endLoans()
 	s.conn.trySend(message{kind: kindGoodbye})
 	s.closeFiles()
-	s.conn.close()
+	s.conn.Close()
 }
 
 // closeFiles closes the descriptors of a session but for its connection.
 func (s *session) closeFiles() {
-	if s.own != nil {
-		s.own.close()
-	}
+	s.own.close()
 	s.bell.close()
 	if s.file >= 0 {
 		unix.Close(s.file)
@@ -181,7 +173,7 @@ func (p *Port) begin(s *session) {
 	defer p.plugMu.Unlock()
 	var err error
 	if p.state.Load()&statePulled != 0 {
-		err = s.conn.send(message{kind: kindLink}, -1)
+		err = s.conn.send(message{kind: kindLink})
 	}
 	p.enter(s)
 	if p.Wake.IsSet() {
@@ -195,26 +187,31 @@ func (p *Port) begin(s *session) {
 // converse takes the peer's messages until there are no more.
 func (p *Port) converse(s *session) error {
 	for {
-		m, fd, err := s.conn.receive(kindExport, kindBell, kindTable, kindMarks)
-		if err != nil {
-			return err
+		m, fd, err := s.conn.receive(kindExport, kindTable, kindMarks)
+		if err == nil {
+			err = p.take(s, m, fd)
 		}
-		if err := p.take(s, m, fd); err != nil {
+		if fd >= 0 {
+			_ = passedfd.Close(fd)
+		}
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// take does what a message asks for.
+// take does what a message asks for. The descriptor, negative for none, stays the caller's.
 func (p *Port) take(s *session, m message, fd int) error {
 	switch m.kind {
-	case kindWake:
-		if err := s.wokenOnce(); err != nil {
-			return err
+	case kindExport, kindExported, kindUnexport, kindTable:
+		if !s.shared {
+			return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
 		}
-		p.counts.woken.Add(1)
-		p.Wake.Call()
-		return nil
+	}
+	if fd < 0 && (m.kind == kindExport || m.kind == kindTable || m.kind == kindMarks) {
+		return broken("descriptors of a message", 0, "1")
+	}
+	switch m.kind {
 	case kindLink:
 		return p.peerPlug(s, m)
 	case kindLinkSeen:
@@ -223,7 +220,8 @@ func (p *Port) take(s *session, m message, fd int) error {
 	case kindExport:
 		return p.takeOffer(s, m, fd)
 	case kindExported:
-		return p.accepted(s, m)
+		p.accepted(m)
+		return nil
 	case kindUnexport:
 		return p.takeBack(s, m)
 	case kindUnexported:
@@ -231,14 +229,12 @@ func (p *Port) take(s *session, m message, fd int) error {
 		return nil
 	case kindGoodbye:
 		return ends.ErrGone
-	case kindBell:
-		return s.takeBell(m, fd)
 	case kindTable:
 		return p.takeTable(s, m, fd)
 	case kindMarks:
 		return p.takeMarks(s, m, fd)
 	}
-	return broken("kind of a message", uint64(m.kind), "5 to 15")
+	return broken("kind of a message", uint64(m.kind), "5 to 13")
 }
 
 // peerPlug notes that the peer's plug was pulled or put back.
@@ -252,7 +248,7 @@ func (p *Port) peerPlug(s *session, m message) error {
 		return broken("state of the plug", m.a, "0 or 1")
 	}
 	p.Wake.Call() // for frames that have waited, either way
-	err := s.conn.send(message{kind: kindLinkSeen, id: m.id}, -1)
+	err := s.conn.send(message{kind: kindLinkSeen, id: m.id})
 	p.link.Call()
 	return err
 }

@@ -3,10 +3,13 @@ package shm_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -22,9 +25,7 @@ func TestFramesBeforeThePeer(t *testing.T) {
 		}
 		for range 1000 { // more than a ring holds
 			b := p.Reserve(p.MTU())
-			if len(b) != p.MTU() {
-				t.Fatalf("%v: Reserve gave %d bytes", role, len(b))
-			}
+			must.Be(t, len(b), p.MTU(), "%v: Reserve gave bytes", role)
 			b[0], b[len(b)-1] = 1, 1
 			p.Publish(100)
 			p.Commit()
@@ -38,10 +39,10 @@ func TestFramesBeforeThePeer(t *testing.T) {
 	}
 }
 
-// TestPeerComesAndGoes has one end stay while others come, in each role.
+// TestPeerComesAndGoes makes one end stay while others come, in each role.
 func TestPeerComesAndGoes(t *testing.T) {
 	for _, role := range []shm.Role{shm.RoleListen, shm.RoleConnect, shm.RoleAuto} {
-		t.Run(role.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("role ", role), func(t *testing.T) {
 			checkLeaks(t)
 			other := map[shm.Role]shm.Role{shm.RoleListen: shm.RoleConnect, shm.RoleConnect: shm.RoleListen}[role]
 			path := socket(t)
@@ -73,9 +74,7 @@ func TestPeerComesAndGoes(t *testing.T) {
 				if f := stays.Receive(); f != nil {
 					t.Errorf("a frame that nobody sent: %q", f)
 				}
-				if err := stays.Err(); !errors.Is(err, wire.ErrGone) {
-					t.Errorf("the link went down because of %v", err)
-				}
+				should.Fail(t, stays.Err(), wire.ErrGone, "the link went down because")
 			}
 			waittest.Until(t, "all changes told", func() bool {
 				mu.Lock()
@@ -109,9 +108,7 @@ func TestHeldOverReconnect(t *testing.T) {
 			second := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 			up(t, second)
 			waittest.Until(t, "link up again", func() bool { return stays.LinkUp() && stays.Stats().Sessions == 2 })
-			if !bytes.Equal(held, sent) {
-				t.Error("a frame changed while it was held")
-			}
+			should.Same(t, held, sent, "a frame changed while it was held")
 			if n, aborted := stays.Arrived(); n != len(sent) || aborted {
 				t.Errorf("%d bytes have arrived, aborted %v", n, aborted)
 			}
@@ -230,9 +227,7 @@ func TestCloseFromAnywhere(t *testing.T) {
 		var closers sync.WaitGroup
 		for _, p := range []*shm.Port{a, b, a} {
 			closers.Go(func() {
-				if err := p.Close(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, p.Close())
 			})
 		}
 		closers.Wait()
@@ -241,52 +236,5 @@ func TestCloseFromAnywhere(t *testing.T) {
 		if a.LinkUp() || b.LinkUp() {
 			t.Error("a closed link is up")
 		}
-	}
-}
-
-// TestRingIsFull: a peer that does not read holds the sender up, and no more.
-func TestRingIsFull(t *testing.T) {
-	checkLeaks(t)
-	a, b := pair(t, shm.Options{MTU: 5000, Ring: 1})
-	n := 0
-	for s := a.Reserve(5000); s != nil; s = a.Reserve(5000) {
-		mark(s, uint64(n))
-		a.Commit()
-		n++
-	}
-	if n < 4 {
-		t.Errorf("room for %d frames", n)
-	}
-	if b.Receive() != nil {
-		t.Error("a frame arrived before Flush")
-	}
-	a.Flush()
-	for i := range n {
-		if got, ok := marked(receiveFrom(t, b)); !ok || got != uint64(i) {
-			t.Fatalf("frame %d comes as number %d, whole %v", i, got, ok)
-		}
-	}
-	b.Receive() // an empty look gives the room back
-	if a.Reserve(5000) == nil {
-		t.Error("no room after everything was taken")
-	}
-}
-
-func TestNoAllocations(t *testing.T) {
-	a, b := pair(t, shm.Options{})
-	b.SetWake(func() {})
-	b.SetWake(nil)
-	frame := make([]byte, 64)
-	if n := testing.AllocsPerRun(1000, func() {
-		copy(a.Reserve(128), frame)
-		a.Publish(64)
-		a.Commit()
-		a.Flush()
-		b.Receive()
-		b.Arrived()
-		b.Release()
-		b.Receive()
-	}); n != 0 {
-		t.Errorf("%v allocations a frame", n)
 	}
 }

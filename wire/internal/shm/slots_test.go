@@ -3,14 +3,13 @@ package shm_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -27,10 +26,7 @@ const shortTag datasheet.ShortBeside = 0x1357
 // slot, or 104 beside immediate data, more in the ring.
 func TestShortFrames(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	p.Receive() // it turns to the peer
 	const immediate = 0x89abcdef
 	type frame struct {
@@ -55,9 +51,7 @@ func TestShortFrames(t *testing.T) {
 			t.Fatalf("%d bytes: %v, position %d", n, ok, mark)
 		}
 		p.Flush()
-		if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|f.flags<<32|uint64(i+1)<<40 {
-			t.Errorf("frame %d: word %#x", i, w)
-		}
+		should.Be(t, atomic.LoadUint64(r.word(r.theirs, i)), uint64(n)|0x1357<<16|f.flags<<32|uint64(i+1)<<40, "frame %d: word", i)
 		s := r.slot(r.theirs, i)
 		at := s[8+112-f.room:]
 		if f.room != 112 && binary.LittleEndian.Uint32(s[8:]) != immediate {
@@ -101,10 +95,7 @@ func TestShortFrames(t *testing.T) {
 // TestTwoRooms: slots and bytes of the ring run out apart, and are free again once the peer says so.
 func TestTwoRooms(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, MTU: 4096, Ring: 1})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{MTU: 4096, Ring: 1}, 0)
 	p.Receive()
 	slots := r.ring / 256
 	short := func() bool {
@@ -125,9 +116,7 @@ func TestTwoRooms(t *testing.T) {
 	for ; p.Reserve(4096) != nil; whole++ {
 		p.Commit()
 	}
-	if whole != r.ring/4096 {
-		t.Errorf("%d frames of 4096 bytes in %d", whole, r.ring)
-	}
+	should.Be(t, whole, r.ring/4096, "frames of 4096 bytes in %d", r.ring)
 	if _, sent := p.Put(shortHeader, shortTag, make([]byte, 113), true); sent || !short() {
 		t.Error("a ring without room has room, or its slots have none")
 	}
@@ -137,57 +126,6 @@ func TestTwoRooms(t *testing.T) {
 	}
 	if s := p.Stats(); s.Violations != 0 {
 		t.Errorf("%+v", s)
-	}
-}
-
-// TestBrokenSlots: a peer that writes what cannot be into a slot is disconnected, and may try again.
-func TestBrokenSlots(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		do   func(r *raw)
-		says string // part of the error
-	}{
-		{"longer than the MTU", func(r *raw) { r.putShort(0, 0, nil, shm.DefaultMTU-63, 0, 5) }, "length"},
-		{"longer than can be", func(r *raw) { r.putShort(0, 0, nil, 0xffff, 0, 5) }, "length"},
-		{"more references than fit", func(r *raw) { r.putShort(0, 0, nil, 113, 0, 13) }, "length"},
-		{"short, and not ended", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 4) }, "flags"},
-		{"an unknown flag", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|64) }, "flags"},
-		{"more references than fit beside immediate data", func(r *raw) { r.putShort(0, 0, nil, 105, 0, 29) }, "length"},
-		{"lent, and not short", func(r *raw) { r.put(0, 10, 10, 9) }, "flags"},
-		{"a number that jumps", func(r *raw) { r.putWord(0, 10|5<<32|3<<40) }, "number"},
-		{"frames freed that were not sent", func(r *raw) { atomic.StoreUint32(r.freedFrames(), 1) }, "freed frames"},
-		{"half of all freed", func(r *raw) { atomic.StoreUint32(r.freedFrames(), 1<<31) }, "freed frames"},
-		{"bytes freed that were not sent", func(r *raw) { atomic.StoreUint32(r.freed(), 64) }, "freed bytes"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-			r := joinRaw(t, path, 0)
-			up(t, p)
-			tt.do(r)
-			waittest.Until(t, "disconnected", func() bool {
-				p.Room()
-				_, _, _, found := p.Next()
-				return found == engine.FoundNone && p.Stats().Violations == 1
-			})
-			var e *shm.PeerError
-			if err := p.Err(); !errors.As(err, &e) || !strings.Contains(e.Error(), tt.says) {
-				t.Errorf("error %v, want one about %q", err, tt.says)
-			}
-			again := joinRaw(t, path, 0)
-			up(t, p)
-			again.putShort(0, 1, []byte("a good frame"), 12, 0, 5)
-			var got []byte
-			waittest.Until(t, "a frame", func() bool {
-				f, _, _, found := p.Next()
-				got = f
-				return found == engine.FoundShort
-			})
-			if string(got) != "a good frame" {
-				t.Errorf("received %q", got)
-			}
-		})
 	}
 }
 
@@ -204,10 +142,7 @@ func checkShort(t *testing.T, payload []byte, beside datasheet.ShortBeside) {
 // were written, with a length, a tag and flags that belong together.
 func TestChangingSlots(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	p.Receive() // it turns to the peer
 	rounds := 2000
 	if soak.Wanted() {
@@ -260,10 +195,7 @@ func TestChangingSlots(t *testing.T) {
 // until Pass though another peer has come, which does not notice.
 func TestShortFramesOfOneThatLeft(t *testing.T) {
 	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	r := joinRaw(t, path, 0)
-	up(t, p)
+	p, r := withRaw(t, shm.Options{}, 0)
 	p.Receive() // it turns to the peer
 	next := func(want string) (payload []byte) {
 		t.Helper()
@@ -272,9 +204,7 @@ func TestShortFramesOfOneThatLeft(t *testing.T) {
 			payload = f
 			return found == engine.FoundShort
 		})
-		if string(payload) != want {
-			t.Fatalf("received %q, want %q", payload, want)
-		}
+		must.Be(t, string(payload), want, "received %q", payload)
 		return payload
 	}
 	for i, frame := range []string{"first", "second", "third"} {
@@ -286,16 +216,14 @@ func TestShortFramesOfOneThatLeft(t *testing.T) {
 	next("first")
 	p.Pass(false)
 	f := next("second")
-	again := joinRaw(t, path, 0)
+	again := joinRaw(t, r.path, 0)
 	up(t, p)
 	if b := p.Reserve(64); b == nil {
 		t.Error("Reserve holds up while the link is down")
 	}
 	p.Commit()
 	p.Flush()
-	if string(f) != "second" {
-		t.Errorf("%q", f)
-	}
+	should.Be(t, string(f), "second", "%q", f)
 	p.Pass(true)
 	p.Pass(true)
 	again.putShort(0, 0, []byte("good"), 4, 0, 5)
@@ -303,78 +231,5 @@ func TestShortFramesOfOneThatLeft(t *testing.T) {
 	p.Pass(true)
 	if s := p.Stats(); s.Violations != 0 || s.Sessions != 2 {
 		t.Errorf("%+v", s)
-	}
-}
-
-// TestScribbledSlots: whatever a peer writes in slots, at any time, what is given out lies in one piece where
-// the peer's frames may be. Its length is what the word said.
-func TestScribbledSlots(t *testing.T) {
-	checkLeaks(t)
-	path := socket(t)
-	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, MTU: 4096, Ring: 1})
-	rnd := rand.New(rand.NewPCG(31, 2))
-	rounds, taken, frames, sessions := 100_000, 0, 0, 0
-	switch {
-	case soak.Wanted():
-		rounds = 1_000_000
-	case raceDetector:
-		rounds = 10_000
-	}
-	payload := make([]byte, 4032)
-	for rounds > 0 {
-		r := joinRaw(t, path, 0)
-		up(t, p)
-		sessions++
-		next := 0
-		for ; rounds > 0 && p.LinkUp(); rounds-- {
-			switch kind := rnd.IntN(512); {
-			case kind == 0:
-				r.putWord(next, rnd.Uint64())
-			case kind == 1:
-				r.poke(rnd.IntN(len(r.mem)), rnd.Uint64())
-			case kind == 2:
-				r.putShort(next, rnd.Uint64(), nil, rnd.Uint64()&0xffff, rnd.Uint64()&0xffff, rnd.Uint64()&0xff)
-			case kind < 400:
-				n := []int{0, 1, 16, 111, 112, 113, 4000, shm.DefaultMTU - 64}[rnd.IntN(8)]
-				flags := []uint64{5, 5, 7, 13, 21}[rnd.IntN(5)]
-				if n > 112 {
-					flags &^= 8
-				}
-				r.putShort(next, rnd.Uint64(), nil, uint64(n), rnd.Uint64()&0xffff, flags)
-			default:
-				p.Put(shortHeader, datasheet.ShortBeside(rnd.Uint64())&^datasheet.ShortLent, payload[:rnd.IntN(4032)], rnd.IntN(2) == 0)
-				p.Flush()
-			}
-			f, _, beside, found := p.Next()
-			if found == engine.FoundShort {
-				checkShort(t, f, beside)
-			} else if f = p.Receive(); len(f) > shm.DefaultMTU {
-				t.Fatalf("a frame of %d bytes", len(f))
-			}
-			if f != nil {
-				next++
-				frames++
-				if rnd.IntN(8) == 0 { // between the look and the copy
-					r.putShort(next-1, rnd.Uint64(), nil, rnd.Uint64()&0xffff, rnd.Uint64()&0xffff, rnd.Uint64()&0xff)
-				}
-				for _, c := range f {
-					taken += int(c & 1) // all of it can be read
-				}
-				if found == engine.FoundShort {
-					p.Pass(rnd.IntN(2) == 0)
-				} else {
-					p.Release()
-				}
-			} else {
-				next = int(atomic.LoadUint32(r.freedWord(1))) // some were skipped
-			}
-		}
-		p.Release()
-		r.close()
-		waittest.Until(t, "the peer is gone", func() bool { p.Receive(); p.Release(); return !p.LinkUp() })
-	}
-	t.Logf("%d frames in %d sessions", frames, sessions)
-	if sessions < 2 || frames < 1000 {
-		t.Errorf("%d frames in %d sessions: nothing that was scribbled was noticed, or all of it", frames, sessions)
 	}
 }

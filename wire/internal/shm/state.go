@@ -10,7 +10,6 @@ import (
 // and by the owner of the plug. The data path looks at one word, and acts on
 // what it says when it holds no frame: nothing is unmapped under its hands.
 
-// SettleReceive is described at line.Owner.
 func (p *Port) SettleReceive() bool {
 	state := p.state.Load()
 	for state&stateFresh != 0 && state&stateClosed == 0 {
@@ -32,7 +31,6 @@ func (p *Port) SettleReceive() bool {
 	return true
 }
 
-// SettleSend is described at line.Owner.
 func (p *Port) SettleSend() bool {
 	state := p.state.Load()
 	if state&stateRetired != 0 {
@@ -47,7 +45,7 @@ func (p *Port) SettleSend() bool {
 	return p.state.Load() == 0
 }
 
-// turn has the data path use the fresh session.
+// turn makes the data path use the fresh session.
 func (p *Port) turn() {
 	p.state.And(^stateFresh)
 	s := p.fresh.Swap(nil)
@@ -82,10 +80,9 @@ func (p *Port) leave() {
 	p.session, p.Pair, p.CreditEnd = nil, line.Pair{}, ends.CreditEnd{}
 }
 
-// Broke is described at line.Owner: it ends the session that the data path uses.
+// Broke ends the session that the data path uses.
 func (p *Port) Broke(why *PeerError) { p.abandon(why) }
 
-// WakePeer is described at line.Owner.
 func (p *Port) WakePeer() {
 	switch p.TakeAsleep() {
 	case 0:
@@ -93,7 +90,7 @@ func (p *Port) WakePeer() {
 		p.session.markSelf()
 	default:
 		p.session.markSelf()
-		p.session.wake()
+		p.session.bell.ring()
 		p.counts.wakes.Add(1)
 	}
 }
@@ -138,8 +135,7 @@ func (p *Port) lose(s *session) {
 	}
 }
 
-// SetWake is described at wire.Port. Frames that came before it returns do not
-// wake: look once more after it. f is called for the first frame that comes
+// SetWake sets what wakes. Frames that came before it returns do not: look once more after it. f is called for the first frame that comes
 // then, and for the first after 64 looks in vain, in a row, so that a thread that
 // looks for a while before it sleeps need not say so. Any other caller calls SetWake
 // again, even if there was nothing: f may be called late for a frame before.
@@ -153,7 +149,7 @@ func (p *Port) SetWake(f func()) {
 	}
 }
 
-// SetLink is described at wire.Port. Either end's plug takes the link down for
+// SetLink pulls this end's plug or puts it in: either end's takes the link down for
 // both. It returns when the peer knows, or has not answered for a second.
 func (p *Port) SetLink(up bool) {
 	p.plugMu.Lock()
@@ -182,7 +178,7 @@ func (p *Port) SetLink(up bool) {
 	}
 }
 
-// Close is described at wire.Port. The memory in which the data path may be
+// Close ends the port. The memory in which the data path may be
 // working stays until its next Reserve and, after that, Receive; or until no call
 // can reach the port any more.
 func (p *Port) Close() error {

@@ -10,15 +10,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/numbered"
 )
 
 // frames go from outside to inside, and an eighth as many back.
 const frames = 2_000_000
 
-func TestMain(m *testing.M) { numbered.Main(m, main) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	m.Run()
+}
 
 // TestFirewall has frames go through the firewall both ways. Its ports are those of
 // vhost-user whose back end is dpdk-testpmd, and beyond that are ports of the test's.
@@ -37,34 +44,26 @@ func TestFirewall(t *testing.T) {
 		o.Devices = append(o.Devices, fmt.Sprintf("net_vhost%d,iface=%s", i, socket))
 	}
 	pmd := testpmd.Launch(t, o) // joins 0 with 1, and 2 with 3
-	command := numbered.Start(t, "--outside", addresses[1], "--inside", addresses[2])
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 1 << 15})
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := startProcess(t, "--outside", addresses[1], "--inside", addresses[2])
+	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{Buffers: 1 << 15}))(t)
 	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, pool.Close())
 	})
 	outside, inside := open(t, pool, addresses[0]), open(t, pool, addresses[3])
 	pmd.Linked()
 	pmd.Do("start")
 
 	filtered := &stream{from: outside, to: inside, count: frames}
-	back := &stream{from: inside, to: outside, count: frames / 8, check: numbered.Check{All: true}}
+	back := &stream{from: inside, to: outside, count: frames / 8, check: frameCheck{All: true}}
 	started := time.Now()
-	for end := started.Add(numbered.Timeout); filtered.check.Next() < filtered.count || back.check.Next() < back.count; {
+	for end := started.Add(testTimeout); filtered.check.Next() < filtered.count || back.check.Next() < back.count; {
 		idle := true
 		for _, s := range []*stream{filtered, back} {
-			n, err := s.step(pool)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(s.step(pool))(t)
 			idle = idle && n == 0
 		}
 		if idle {
-			if time.Sleep(numbered.Nap); command.Ended() || time.Now().After(end) {
+			if time.Sleep(nap); command.Ended() || time.Now().After(end) {
 				t.Fatalf("%d frames were sent, those before %d came; back: %d and %d", filtered.sent, filtered.check.Next(), back.sent, back.check.Next())
 			}
 		}
@@ -82,9 +81,7 @@ func open(t *testing.T, pool *ethernet.Pool, address string) ethernet.Queue {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p.Queue(0)
 }
@@ -93,7 +90,7 @@ func open(t *testing.T, pool *ethernet.Pool, address string) ethernet.Queue {
 type stream struct {
 	from, to    ethernet.Queue
 	count, sent int
-	check       numbered.Check
+	check       frameCheck
 	frames      [32]ethernet.Frame
 }
 
@@ -106,8 +103,8 @@ func (s *stream) step(pool *ethernet.Pool) (int, error) {
 	room := max(0, min(len(s.frames), s.count-s.sent, window-(s.sent-s.check.Next())))
 	n := s.from.Cache().Alloc(s.frames[:room])
 	for i := range n {
-		s.frames[i].Length = uint16(numbered.Length(s.sent + i))
-		numbered.Fill(pool.Bytes(s.frames[i]), s.sent+i)
+		s.frames[i].Length = uint16(frameLength(s.sent + i))
+		fillFrame(pool.Bytes(s.frames[i]), s.sent+i)
 	}
 	sent, err := s.from.Send(s.frames[:n])
 	if err != nil {

@@ -28,8 +28,6 @@ const (
 	firstMessage = 2 * time.Second
 	// maxWaiting and maxWaitingOfUser bound programs that have connected and said nothing yet.
 	maxWaiting, maxWaitingOfUser = 512, 64
-	// acceptPause is the pause when there are no descriptors for another client.
-	acceptPause = 100 * time.Millisecond
 )
 
 // Agent is one that has its NICs open.
@@ -56,9 +54,7 @@ type Agent struct {
 func newAgent(c *Config, log *slog.Logger) *Agent {
 	a := &Agent{config: c, log: log, waiting: map[uint32]int{}, ended: make(chan error, 1)}
 	for _, n := range c.NICs {
-		made := newNIC(n)
-		made.log = log
-		a.nics = append(a.nics, made)
+		a.nics = append(a.nics, newNIC(n))
 	}
 	return a
 }
@@ -144,15 +140,9 @@ func (a *Agent) serve(ctx context.Context, found *net.UnixConn) {
 	a.visiting.Add(1)
 	defer a.visiting.Add(-1)
 	c := agentlink.New(found)
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		c.Interrupt()
-	})
+	stop := whenDone(ctx, c.Interrupt)
 	lent := a.answer(ctx, c)
-	if !stop() {
-		<-interrupted
-	}
+	stop()
 	switch {
 	case lent == nil:
 		c.Close()

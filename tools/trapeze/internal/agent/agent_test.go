@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
-	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
@@ -30,18 +32,9 @@ func serve(t testing.TB, text string) (socket string) {
 
 func start(t testing.TB, text string) (stop func()) {
 	t.Helper()
-	c, err := agent.Parse("agent.toml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := agent.New(t.Context(), c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := agent.Listen(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(agent.Parse("agent.toml", []byte(text)))(t)
+	a := must.Get(agent.New(t.Context(), c, slog.New(slog.DiscardHandler)))(t)
+	l := must.Get(agent.Listen(t.Context(), c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Serve(ctx, l) }()
@@ -52,9 +45,7 @@ func start(t testing.TB, text string) (stop func()) {
 		}
 		stopped = true
 		cancel()
-		if err := errors.Join(<-done, a.Close()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(<-done, a.Close()))
 	}
 	t.Cleanup(stop)
 	return stop
@@ -62,10 +53,7 @@ func start(t testing.TB, text string) (stop func()) {
 
 func open(t *testing.T, address string) *via.NIC {
 	t.Helper()
-	n, err := via.Open(t.Context(), address, via.Options{NoTelemetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(via.Open(t.Context(), address, via.Options{NoTelemetry: true}))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -75,10 +63,7 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	l, err := via.Listen(to, name, takeSmall)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(via.Listen(to, name, takeSmall))(t)
 	defer l.Close()
 	want := bytes.Repeat([]byte("0123456789abcdef"), 4096)
 	sent := make(chan error, 1)
@@ -91,10 +76,7 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 		sent <- err
 		<-ctx.Done()
 	}()
-	c, err := l.Accept(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(l.Accept(ctx))(t)
 	defer c.Close()
 	got, err := c.Receive(ctx)
 	if err != nil || !bytes.Equal(got, want[:4<<10]) {
@@ -106,9 +88,7 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	cancel()
-	if err := <-sent; err != nil {
-		t.Error(err)
-	}
+	should.OK(t, <-sent)
 }
 
 const local = "[nic.local]\naddress = \"emu:\"\n[[grant]]\nusers = [\"*\"]\n"
@@ -122,18 +102,6 @@ func TestClientsExchange(t *testing.T) {
 	}
 }
 
-// TestAgentReturns: a client that is there goes on with the next agent.
-func TestAgentReturns(t *testing.T) {
-	text := "socket = \"" + filepath.Join(t.TempDir(), "s") + "\"\n" + local + "direct = false\n"
-	at := "agent:local?engine=thread&socket=" + strings.Split(text, "\"")[1]
-	stop := start(t, text)
-	one, two := open(t, at), open(t, at)
-	exchange(t, one, two, "before")
-	stop()
-	start(t, text)
-	exchange(t, one, two, "after")
-}
-
 // TestConnectionOutlivesAgent: a connection through the agent goes on when the next one comes soon. Each
 // message arrives once, in order.
 func TestConnectionOutlivesAgent(t *testing.T) {
@@ -143,10 +111,7 @@ func TestConnectionOutlivesAgent(t *testing.T) {
 	from, to := open(t, at), open(t, at)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	l, err := via.Listen(to, "stream", via.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(via.Listen(to, "stream", via.ListenOptions{}))(t)
 	defer l.Close()
 	const messages, before = 400, 100
 	sent := make(chan error, 1)
@@ -162,10 +127,7 @@ func TestConnectionOutlivesAgent(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	c, err := l.Accept(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(l.Accept(ctx))(t)
 	defer c.Close()
 	for i := range messages {
 		if i == before {
@@ -176,68 +138,26 @@ func TestConnectionOutlivesAgent(t *testing.T) {
 		if err != nil || len(got) != 2 || int(got[0])|int(got[1])<<8 != i {
 			t.Fatalf("message %d: %x, %v", i, got, err)
 		}
-		if err := c.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Release())
 	}
-	if err := <-sent; err != nil {
-		t.Error(err)
-	}
+	should.OK(t, <-sent)
 }
 
-func TestRefuses(t *testing.T) {
-	socket := serve(t, local+"vis = 8\nmemory = \"1M\"\nclients = 1\nstations = [\"02:00:00:00:01:00/40\"]\n")
-	for options, want := range map[string]string{"local?vis=9": "vis=9", "local?memory=2M": "memory=", "other?": "no NIC", "local?mac=02:00:00:00:02:00": "does not grant"} {
-		_, err := via.Open(t.Context(), "agent:"+options+"&socket="+socket, via.Options{NoTelemetry: true})
-		var refused *agentlink.RefusedError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", options, err, want)
-		}
-	}
-	open(t, "agent:?socket="+socket)
-	if _, err := via.Open(t.Context(), "agent:?socket="+socket, via.Options{NoTelemetry: true}); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("a second NIC: %v", err)
-	}
-}
-
-// TestVanish: clients that break off at any step leave nothing behind, and hold up no other.
-func TestVanish(t *testing.T) {
-	socket := serve(t, local)
-	request := []byte("\x00\x00\x00\x1d{\"kind\":\"open\",\"version\":1}   \xff\xff\xff\xff")
-	for range 200 {
-		c, err := net.Dial("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = c.Write(request[:rand.IntN(len(request)+1)])
-		_ = c.Close()
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if n := len(list(t, socket)); n == 0 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("%d clients stay", n)
-		}
-	}
-	at := "agent:?engine=thread&socket=" + socket
-	exchange(t, open(t, at), open(t, at), "still")
-}
-
-func list(t *testing.T, socket string) []agentlink.Client {
+func list(t *testing.T, socket string) (clients []agentlink.Client) {
 	t.Helper()
-	_, clients, err := agentlink.Ask(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	waittest.Until(t, "the agent answers in time", func() bool { // not at once where the machine is busy
+		var err error
+		if _, clients, err = agentlink.Ask(t.Context(), socket); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return clients
 }
 
 func TestTwoAgents(t *testing.T) {
 	socket := serve(t, local)
-	c, err := agent.Parse("f", []byte("socket = \""+socket+"\"\n"+local))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(agent.Parse("f", []byte("socket = \""+socket+"\"\n"+local)))(t)
 	if _, err := agent.Listen(t.Context(), c); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("a second agent: %v", err)
 	}
@@ -254,18 +174,18 @@ func TestFile(t *testing.T) {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{
-		"x = 1": "f:1: x", "[nic.a": "f:1", local + "vis = 0": "f:5: grant[0].vis", local + "rate = \"1\"": "f:5: grant[0].rate",
-		local + "nics = [\"b\"]": "f:5: grant[0].nics", local + "users2 = 1": "f:5: grant.users2",
-		local + "Users = [\"*\"]": "f:5: grant.Users: there is no such key", "[[Grant]]\nusers = [\"*\"]\n": "f:1: Grant: there is no such key",
-		local + "clients = \"1\"":                                  "f:5: grant.clients: it takes a whole number",
-		"mode = \"9\"\n" + local:                                   "f:1: mode",
-		local + "rate = \"1M\"\ndirect = true":                     "f:6: grant[0].direct",
-		"socket = \"/" + strings.Repeat("x", 107) + "\"\n" + local: "f:1: socket: path", "socket = \"@\"\n" + local: "f:1: socket: path",
-		"[nic.a]\naddress = \"usb:1\"\n":                   "f:2: nic.a.address",
-		"[nic.a]\naddress = \"emu:?rite=1M\"\n":            "f:2: nic.a.address: open emu:?rite=1M: bad device address: unknown option \"rite\" (did you mean rate?)",
-		"[nic.a]\naddress = \"emu:?wire=mem:a\"\n":         "f:2: nic.a.address: open emu:?wire=mem:a: bad device address: it has no wire that can be shared",
-		"[nic.a]\naddress = \"eth:\"\n":                    "f:2: nic.a.address",
-		"[nic.a]\naddress = \"pci:0000:03:00.0\"\n":        "f:2: nic.a.address: \"pci:0000:03:00.0\" is no port: give that of an Ethernet NIC, as eth:eth0",
+		"x = 1": "f: x: there is no such key", "[nic.a": "f:1", local + "vis = 0": "f: grant[0].vis", local + "rate = \"1\"": "f: grant[0].rate",
+		local + "nics = [\"b\"]": "f: grant[0].nics", local + "users2 = 1": "f: grant[0].users2: there is no such key; did you mean users?",
+		local + "clients = {}":     "f: grant[0].clients: such a value cannot stand there",
+		local + "clients = [1, 2]": "f: grant[0].clients", local + "cgroups = []": "f: grant[0].cgroups: it is empty",
+		"mode = \"9\"\n" + local:                                   "f: mode",
+		local + "rate = \"1M\"\ndirect = true":                     "f: grant[0].direct",
+		"socket = \"/" + strings.Repeat("x", 107) + "\"\n" + local: "f: socket: path", "socket = \"@\"\n" + local: "f: socket: path",
+		"[nic.a]\naddress = \"usb:1\"\n":                   "f: nic.a.address",
+		"[nic.a]\naddress = \"emu:?rite=1M\"\n":            "f: nic.a.address: open emu:?rite=1M: bad device address: unknown option \"rite\" (did you mean rate?)",
+		"[nic.a]\naddress = \"emu:?wire=mem:a\"\n":         "f: nic.a.address: open emu:?wire=mem:a: bad device address: it has no wire that can be shared",
+		"[nic.a]\naddress = \"eth:\"\n":                    "f: nic.a.address",
+		"[nic.a]\naddress = \"pci:0000:03:00.0\"\n":        "f: nic.a.address: \"pci:0000:03:00.0\" is no port: give that of an Ethernet NIC, as eth:eth0",
 		"[nic.a]\naddress = \"vfio-user:/run/nic.sock\"\n": "or a wire, as emu:?wire=udp:",
 		local + "stations = [\"ff:ff:ff:ff:ff:ff\"]":       "grant[0].stations", "": "nic", "[nic.a]\naddress = \"emu:\"": "grant",
 	} {

@@ -16,9 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 )
 
 // timeout bounds what must come, however busy the machine is.
@@ -26,10 +30,7 @@ const timeout = 30 * time.Second
 
 func connect(t testing.TB, socket string) *net.UnixConn {
 	t.Helper()
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", socket))(t)
 	return c.(*net.UnixConn)
 }
 
@@ -37,14 +38,26 @@ func connect(t testing.TB, socket string) *net.UnixConn {
 func ask(t testing.TB, socket string, m agentlink.Message, fd int) (*agentlink.Conn, agentlink.Message, int) {
 	t.Helper()
 	c := agentlink.New(connect(t, socket))
-	if err := c.Send(m, fd); err != nil {
-		t.Fatal(err)
-	}
-	answer, got, err := c.Receive(time.Now().Add(timeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Send(m, fd))
+	answer, got := must.Two(c.Receive(time.Now().Add(timeout)))(t)
 	return c, answer, got
+}
+
+// TestKeysHaveOneSpelling: a key in other letters is refused, and does not widen what the right one grants.
+func TestKeysHaveOneSpelling(t *testing.T) {
+	for field, text := range map[string]string{
+		"grant[0].Users": "[nic.Local]\naddress = \"emu:\"\n[[grant]]\nusers = [\"root\"]\nUsers = [\"*\"]\n",
+		"Socket":         "Socket = \"/tmp/x\"\n" + local,
+		"nic.x.Address":  "[nic.x]\nAddress = \"emu:\"\n[[grant]]\nusers = [\"*\"]\n",
+	} {
+		var bad *agent.ConfigError
+		if _, err := agent.Parse("agent.toml", []byte(text)); !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := agent.Parse("agent.toml", []byte("[nic.Local]\naddress = \"emu:\"\n[[grant]]\nusers = [\"*\"]\n")); err != nil {
+		t.Errorf("a NIC's name: %v", err)
+	}
 }
 
 // TestTooMuch: a request for more than there is, of anything, is refused with the field and a code.
@@ -95,12 +108,17 @@ users = ["4294967294"]
 		refused(t, socket, name, c.m, c.errno, c.says)
 	}
 	socket = serve(t, local+"name = \"small\"\nstations = [\"02:00:00:00:01:00/40\"]\n")
+	first, m, fd := ask(t, socket, agentlink.Message{Kind: open, Version: version, Station: "02:00:00:00:01:07"}, -1)
+	must.Be(t, m.Kind, agentlink.Welcome, "%+v", m)
+	defer first.Close()
+	defer unix.Close(fd)
 	for name, c := range map[string]struct {
 		station string
 		errno   unix.Errno
 		says    string
 	}{
 		"a station that is not granted": {"02:00:00:00:02:00", unix.EPERM, "does not grant it"},
+		"a station that another has":    {"02:00:00:00:01:07", unix.EADDRINUSE, "mac=02:00:00:00:01:07"},
 		"a group":                       {"03:00:00:00:01:00", unix.EPERM, "mac=03:00:00:00:01:00"},
 		"none":                          {"00:00:00:00:00:00", unix.EPERM, "mac=00:00:00:00:00:00"},
 		"no address":                    {"here\n", unix.EINVAL, "mac=here: it is no station"},
@@ -162,19 +180,6 @@ func refused(t *testing.T, socket, name string, request agentlink.Message, errno
 	}
 }
 
-// TestStationTaken: no two clients of a NIC are one station.
-func TestStationTaken(t *testing.T) {
-	socket := serve(t, local)
-	request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version, Station: "02:00:00:00:01:07"}
-	c, m, fd := ask(t, socket, request, -1)
-	if m.Kind != agentlink.Welcome {
-		t.Fatalf("%+v", m)
-	}
-	defer c.Close()
-	defer unix.Close(fd)
-	refused(t, socket, "the same station", request, unix.EADDRINUSE, "mac=02:00:00:00:01:07")
-}
-
 // empty waits until no client is left.
 func empty(t testing.TB, socket string) {
 	t.Helper()
@@ -200,9 +205,7 @@ func TestNoMessages(t *testing.T) {
 	socket := serve(t, local)
 	good := `{"kind":"list","version":1}`
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
 	before := measure(t)
@@ -275,20 +278,12 @@ func given(t *testing.T, before resources) {
 // TestBadWire: a client that has its wire and breaks the rules there is no client any more, and costs the agent nothing.
 func TestBadWire(t *testing.T) {
 	socket := serve(t, local+"clients = 256\n")
-	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.CreateTemp(t.TempDir(), ""))(t)
 	defer file.Close()
-	memory, err := unix.MemfdCreate("not sealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(unix.MemfdCreate("not sealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	defer unix.Close(memory)
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
 	before := measure(t)
@@ -332,28 +327,18 @@ func TestTruncates(t *testing.T) {
 	at := "agent:?engine=thread&socket=" + serve(t, local)
 	one, two := open(t, at), open(t, at)
 	exchange(t, one, two, "whole")
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	tried := 0
 	for line := range strings.Lines(string(maps)) {
 		if !strings.Contains(line, "/memfd:trapeze-shm") {
 			continue
 		}
 		where, _, _ := strings.Cut(line, " ")
-		f, err := os.OpenFile("/proc/self/map_files/"+where, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.OpenFile("/proc/self/map_files/"+where, os.O_RDWR, 0))(t)
 		for _, size := range []int64{0, 100, 1 << 30} {
-			if err := f.Truncate(size); !errors.Is(err, unix.EPERM) {
-				t.Errorf("%s: truncated to %d bytes: %v", where, size, err)
-			}
+			should.Fail(t, f.Truncate(size), unix.EPERM, "%s: truncated to %d bytes", where, size)
 		}
-		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
-			t.Errorf("%s: sealed against writing: %v", where, err)
-		}
+		should.Refuse(unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE))(t, unix.EPERM, "%s: sealed against writing", where)
 		f.Close()
 		tried++
 	}
@@ -447,9 +432,7 @@ func TestMuteUser(t *testing.T) {
 		}
 	}
 	c, m, fd := ask(t, socket, agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}, -1)
-	if m.Kind != agentlink.Welcome {
-		t.Errorf("another user is told %+v", m)
-	}
+	should.Be(t, m.Kind, agentlink.Welcome, "another user is told %+v", m)
 	c.Close()
 	_ = unix.Close(fd)
 }
@@ -467,19 +450,14 @@ func TestGoneProcess(t *testing.T) {
 	if err == nil {
 		err = unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(f.Fd())), nil, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // TestGone: a program whose process has ended has no groups that can be told, and is refused: it would evade what is granted
 // to its control group, and its claim.
 func TestGone(t *testing.T) {
 	socket := serve(t, local)
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fds := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	defer ours.Close()
 	defer theirs.Close()
@@ -490,21 +468,14 @@ func TestGone(t *testing.T) {
 	}
 	oob := make([]byte, 64)
 	_, n, _, _, err := unix.Recvmsg(fds[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := agentlink.Stream(passedfd.Parse(oob[:n])[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	c := must.Get(unixsocket.TakeConn(passedfd.Parse(oob[:n])[0], unix.SOCK_STREAM))(t)
 	if _, err := unix.GetsockoptInt(fds[0], unix.SOL_SOCKET, 77); err == unix.ENOPROTOOPT { // SO_PEERPIDFD of Linux 6.5
 		t.Skip("this kernel does not tell which process has connected")
 	}
 	program := agentlink.New(c)
 	defer program.Close()
-	if err := program.Send(agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, program.Send(agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}))
 	if m, _, err := program.Receive(time.Now().Add(timeout)); err != nil || m.Kind != agentlink.Refuse || !strings.Contains(m.Why, "has ended") {
 		t.Errorf("%+v, %v", m, err)
 	}

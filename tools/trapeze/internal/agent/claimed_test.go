@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cgrouptest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -42,21 +44,13 @@ func claimed(t *testing.T, in func(*exec.Cmd), address string) (said string, end
 	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestClaimedProcess$")
 	c.Env = append(os.Environ(), claimedAddress+"="+address)
 	in(c)
-	hold, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := must.Get(c.StdinPipe())(t)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	ended := false
 	end = func() {
 		if !ended {
@@ -79,9 +73,7 @@ func TestClaim(t *testing.T) {
 	want := agentlink.Claim{NIC: "local", Cgroups: []string{group + "/other", group + "/pod"}, VIs: 4, Memory: 1 << 20, Rate: 1 << 30}
 	write := func(c agentlink.Claim) {
 		t.Helper()
-		if err := agentlink.WriteClaim(claims, "c1", c); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, agentlink.WriteClaim(claims, "c1", c))
 	}
 	write(want)
 	at := func(options string) string { return "agent:?" + options + "socket=" + socket }
@@ -94,9 +86,7 @@ func TestClaim(t *testing.T) {
 	}
 	open(t, at("vis=16&memory=64M&")) // of this program, which is in another group
 	said, end := claimed(t, in, at(""))
-	if said != "open\n" {
-		t.Fatal(said)
-	}
+	must.Be(t, said, "open\n")
 	await(t, socket, "the client of the claim is listed", func(clients []agentlink.Client) bool {
 		i := slices.IndexFunc(clients, func(c agentlink.Client) bool { return c.Grant == "claim c1" })
 		return i >= 0 && clients[i].VIs == 4 && clients[i].Direct == 0
@@ -127,9 +117,7 @@ func TestClaim(t *testing.T) {
 	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "no grant") {
 		t.Errorf("another NIC: %q", said)
 	}
-	if err := agentlink.WithdrawClaim(claims, "c1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, agentlink.WithdrawClaim(claims, "c1"))
 	await(t, socket, "the NIC is withdrawn", func(all []agentlink.Client) bool {
 		for _, c := range all {
 			if c.Grant == "claim c1" {
@@ -160,28 +148,18 @@ func TestClaimedOnly(t *testing.T) {
 	wants := func(what, says string) {
 		t.Helper()
 		said, end := claimed(t, in, "agent:?socket="+socket)
-		if !strings.Contains(said, says) {
-			t.Errorf("%s: %q, want %q", what, said, says)
-		}
+		should.Contain(t, said, says, "%s", what)
 		end()
 	}
 	wants("no claim", "no grant")
-	if err := agentlink.WriteClaim(claims, "c1", agentlink.Claim{NIC: "local", Cgroups: []string{group}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, agentlink.WriteClaim(claims, "c1", agentlink.Claim{NIC: "local", Cgroups: []string{group}}))
 	wants("a claim", "open")
 	if _, err := via.Open(t.Context(), "agent:?socket="+socket, via.Options{NoTelemetry: true}); err == nil || !strings.Contains(err.Error(), "no grant") {
 		t.Errorf("another group: %v", err)
 	}
-	if err := os.Chmod(claims, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(claims, 0o777))
 	wants("a folder of everyone", "no grant")
-	if err := os.Chmod(claims, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(claims, "c1.json"), []byte(`{"nic":"local"`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(claims, 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(claims, "c1.json"), []byte(`{"nic":"local"`), 0o644))
 	wants("a file that is cut off", "no grant")
 }

@@ -112,7 +112,7 @@ func (c *client) waits(now time.Time) time.Duration {
 }
 
 // spend takes note of n bytes that have left: the next ones are due when the rate has allowed these.
-// What a client has not sent for some time it may send at once, two frames at least.
+// A client that has been idle may send its saved share at once, two frames at least.
 func (c *client) spend(now time.Time, n int) {
 	rate := speed.Path{Rate: c.grant.Rate}
 	if rate.Instant() {

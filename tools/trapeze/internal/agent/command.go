@@ -5,17 +5,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -25,7 +21,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
 // DefaultFile is the agent's file.
@@ -79,41 +74,7 @@ func (x *commands) check(file string) error {
 	if err != nil {
 		return err
 	}
-	return x.Print(reportOf(config), func(w io.Writer) error {
-		fmt.Fprintf(w, "%s: socket %s, mode %#o\n", file, config.Socket, config.Mode)
-		for _, n := range config.NICs {
-			fmt.Fprintf(w, "agent:%s  %s\n", n.Name, n.Address)
-		}
-		fmt.Fprintln(w, "The first grant that fits a program, and the NIC that it names, decides:")
-		return command.Table(w, 0, "GRANT\tWHO\tNICS\tCLIENTS\tVIS\tMEMORY\tRATE\tSHARE\tSTATIONS\tMAY", config.Grants, grantLine)
-	})
-}
-
-// grantLine shows a grant in the columns of check.
-func grantLine(g *Grant) string {
-	nics, memory, rate, stations := strings.Join(g.NICs, ", "), "no limit", "no limit", "local ones"
-	if len(g.NICs) == 0 {
-		nics = "all"
-	}
-	if g.Memory != 0 {
-		memory = units.Size(g.Memory)
-	}
-	if g.Rate != 0 {
-		rate = units.Amount(uint64(g.Rate)) + "/s"
-	}
-	if g.Stations != nil {
-		stations = strings.Trim(fmt.Sprint(g.Stations), "[]")
-	}
-	may := "VIs"
-	for _, m := range []struct {
-		what string
-		may  bool
-	}{{"rings", g.Rings}, {"channels", g.Channels}, {"plain frames", g.Frames}, {"shared memory", g.Direct}} {
-		if m.may {
-			may += ", " + m.what
-		}
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s", g.Name, g.Who, nics, g.Clients, g.VIs, memory, rate, g.Share, stations, may)
+	return x.Report(reportOf(config))
 }
 
 func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, c.Grants} }
@@ -176,7 +137,7 @@ func begin(ctx context.Context, c *Config, log *slog.Logger, replace bool) (*Age
 
 // stopping tells users and the service manager that the agent ends, or which process goes on for it.
 func (x *commands) stopping(a *Agent, log *slog.Logger) {
-	state := "STOPPING=1"
+	state := daemon.SdNotifyStopping
 	pid, replaced := a.Successor()
 	if replaced {
 		state = fmt.Sprintf("MAINPID=%d", pid)
@@ -185,7 +146,7 @@ func (x *commands) stopping(a *Agent, log *slog.Logger) {
 	if replaced && pid < 0 {
 		return // in another PID namespace, of which the service manager does not know
 	}
-	if _, err := activation.Notify(state); err != nil {
+	if err := activation.Notify(state); err != nil {
 		log.Warn("cannot tell the service manager", "error", err)
 	}
 }
@@ -207,13 +168,13 @@ func listener(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 		}
 		return l, err
 	case 1:
-		c.Socket = handed[0].Listener.Addr().String()
-		return handed[0].Listener, nil
+		c.Socket = handed[0].Addr().String()
+		return handed[0], nil
 	}
 	for _, s := range handed {
-		err = errors.Join(err, s.Listener.Close())
+		err = errors.Join(err, s.Close())
 	}
-	return nil, errors.Join(fmt.Errorf("%w: it has handed over %d sockets, and the agent has one", activation.ErrEnvironment, len(handed)), err)
+	return nil, errors.Join(fmt.Errorf("the service manager has handed over %d sockets, and the agent has one", len(handed)), err)
 }
 
 func (x *commands) ready(r agentReport) error {
@@ -227,17 +188,16 @@ func (x *commands) ready(r agentReport) error {
 		}
 		x.Note("serving at %s; Ctrl-C ends it", r.Socket)
 	}
-	_, err := activation.Ready()
-	return err
+	return activation.Notify(daemon.SdNotifyReady)
 }
 
 // watch tells the service manager that the agent lives, as long as each NIC passes frames on.
 func watch(ctx context.Context, a *Agent, log *slog.Logger) {
-	us, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
-	if err != nil || us <= 0 {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || every <= 0 {
 		return
 	}
-	tick := time.NewTicker(time.Duration(us) * time.Microsecond / 2)
+	tick := time.NewTicker(every / 2)
 	defer tick.Stop()
 	for before := a.Moves(); ; {
 		select {
@@ -255,7 +215,7 @@ func watch(ctx context.Context, a *Agent, log *slog.Logger) {
 			continue
 		}
 		before = now
-		if _, err := activation.Notify("WATCHDOG=1"); err != nil {
+		if err := activation.Notify(daemon.SdNotifyWatchdog); err != nil {
 			log.Warn("cannot tell the service manager", "error", err)
 		}
 	}
@@ -277,16 +237,5 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 		return err
 	}
 	r := listReport{append([]agentlink.NIC{}, nics...), append([]agentlink.Client{}, clients...)}
-	return x.Print(r, func(w io.Writer) error {
-		for _, n := range r.NICs {
-			fmt.Fprintf(w, "agent:%s is %s\n", n.Name, n.State)
-		}
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED")
-		for _, c := range r.Clients {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant,
-				c.VIs, c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
-		}
-		return t.Flush()
-	})
+	return x.Report(r)
 }

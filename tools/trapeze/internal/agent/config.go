@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,21 +14,21 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pelletier/go-toml/v2"
+
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
-	"github.com/trapeze-nic/trapeze/internal/strict"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/stricttoml"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.
 type ConfigError struct {
 	File  string
-	Line  int    // 0: not known
+	Line  int    // of what is no TOML; else 0
 	Field string // such as grant[0].rate
 	Err   error
 }
@@ -50,10 +49,10 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 
 // Config is the agent's file.
 type Config struct {
-	Socket string
+	Socket string `toml:"socket"`
 	Mode   fs.FileMode
 	GID    int    // of the socket; -1 for that of the process
-	Claims string // folder
+	Claims string `toml:"claims"` // folder
 	NICs   []NIC
 	Grants []*Grant
 }
@@ -61,34 +60,36 @@ type Config struct {
 // NIC is one that the agent owns.
 type NIC struct {
 	Name    string `json:"name"`
-	Address string `json:"address"`
+	Address string `json:"address" toml:"address"`
 }
 
 // Grant says who may have what. A client has to be one of each of users, groups and control groups
 // that are stated.
 type Grant struct {
-	Name    string   `json:"name"`
+	Name    string   `json:"name" toml:"name"`
 	Who     string   `json:"who"` // as the file has it
-	UIDs    []uint32 `json:"-"`   // nil: any, if Any is set
+	Users   []string `json:"-" toml:"users"`
+	Groups  []string `json:"-" toml:"groups"`
+	Cgroups []string `json:"-" toml:"cgroups"`
+	UIDs    []uint32 `json:"-"` // nil: any, if Any is set
 	GIDs    []uint32 `json:"-"`
-	Cgroups []string `json:"-"`
 	Any     bool     `json:"-"` // users is ["*"]
-	NICs    []string `json:"nics" help:"null for all"`
+	NICs    []string `json:"nics" toml:"nics" help:"null for all"`
 	// Clients bounds the NICs that one user has by this grant at a time.
-	Clients int    `json:"clients"`
-	VIs     uint32 `json:"vis"`
+	Clients int    `json:"clients" toml:"clients" range:"1..256" default:"16"`
+	VIs     uint32 `json:"vis" toml:"vis" range:"1..16383" default:"64"`
 	Memory  uint64 `json:"memory" help:"bytes; 0 for no limit"`
 	Rate    int64  `json:"rate" help:"bytes per second through the agent; 0 for no limit"`
-	Share   int    `json:"share"` // weight of a client among those that send
+	Share   int    `json:"share" toml:"share" range:"1..1000" default:"1"` // weight of a client among those that send
 	// Stations are those that a client may be: the first Bits bits count. None: any that is
 	// locally administered.
-	Stations []stations `json:"stations" help:"null for locally administered ones"`
-	Rings    bool       `json:"rings"`
-	Channels bool       `json:"channels"`
-	Frames   bool       `json:"frames"`
-	Direct   bool       `json:"direct"`
+	Stations []stations `json:"stations" toml:"stations" help:"null for locally administered ones"`
+	Rings    bool       `json:"rings" toml:"rings" default:"true"`
+	Channels bool       `json:"channels" toml:"channels" default:"true"`
+	Frames   bool       `json:"frames" toml:"frames"`
+	Direct   bool       `json:"direct" toml:"direct"`
 	// Claimed is for programs with a claim only. Claim is the name of the claim that narrows the grant.
-	Claimed bool   `json:"claimed"`
+	Claimed bool   `json:"claimed" toml:"claimed"`
 	Claim   string `json:"-"`
 }
 
@@ -102,47 +103,11 @@ type stations struct {
 func (s stations) String() string               { return fmt.Sprintf("%v/%d", s.mac, s.bits) }
 func (s stations) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-type rawConfig struct {
-	Socket string            `toml:"socket"`
-	Mode   string            `toml:"mode"`
-	Group  string            `toml:"group"`
-	Claims string            `toml:"claims"`
-	NIC    map[string]rawNIC `toml:"nic"`
-	Grant  []rawGrant        `toml:"grant"`
-}
-
-type rawNIC struct {
-	Address string `toml:"address"`
-}
-
-type rawGrant struct {
-	Name     string   `toml:"name"`
-	Users    []string `toml:"users"`
-	Groups   []string `toml:"groups"`
-	Cgroups  []string `toml:"cgroups"`
-	NICs     []string `toml:"nics"`
-	Clients  *int     `toml:"clients"`
-	VIs      *int     `toml:"vis"`
-	Memory   *string  `toml:"memory"`
-	Rate     *string  `toml:"rate"`
-	Share    *int     `toml:"share"`
-	Stations []string `toml:"stations"`
-	Rings    *bool    `toml:"rings"`
-	Channels *bool    `toml:"channels"`
-	Frames   *bool    `toml:"frames"`
-	Direct   *bool    `toml:"direct"`
-	Claimed  bool     `toml:"claimed"`
-}
-
-// The defaults and bounds of a grant. A NIC has room for maxClients, each of which has 512 KiB in
-// common with the agent.
+// The bounds of a grant. A NIC has room for maxClients, each of which has 512 KiB in common with the agent.
 const (
-	maxFile        = 1 << 20
-	maxClients     = 256
-	defaultClients = 16
-	defaultVIs     = 64
-	maxVIs         = 1<<14 - 1
-	maxShare       = 1000
+	maxFile    = 1 << 20
+	maxClients = 256
+	maxVIs     = 1<<14 - 1
 )
 
 var nicNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$`)
@@ -161,13 +126,16 @@ func Load(file string) (*Config, error) {
 
 // Parse reads the text of the agent's file. Errors are *ConfigError.
 func Parse(file string, text []byte) (*Config, error) {
-	var raw rawConfig
-	var bad *strict.Error
-	if errors.As(stricttoml.Decode(text, &raw), &bad) {
-		return nil, &ConfigError{file, bad.Line, bad.Key, bad.Err}
+	var keys map[string]any
+	if err := toml.Unmarshal(text, &keys); err != nil {
+		e := &ConfigError{File: file, Err: errors.New(strings.TrimPrefix(err.Error(), "toml: "))}
+		if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
+			e.Line, _ = bad.Position()
+		}
+		return nil, e
 	}
-	r := &reader{file: file, text: text}
-	c := r.config(&raw)
+	r := &reader{file: file}
+	c := r.config(keys)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -177,107 +145,116 @@ func Parse(file string, text []byte) (*Config, error) {
 // reader keeps the first error.
 type reader struct {
 	file string
-	text []byte
 	err  *ConfigError
 }
 
-// bad notes what is wrong with a field of table number n of its kind.
-func (r *reader) bad(table string, n int, key, format string, a ...any) {
-	if r.err != nil {
-		return
+// bad notes what is wrong with a field.
+func (r *reader) bad(field, format string, a ...any) {
+	if r.err == nil {
+		r.err = &ConfigError{File: r.file, Field: field, Err: fmt.Errorf(format, a...)}
 	}
-	field := key
-	if table == "grant" {
-		field = fmt.Sprintf("grant[%d].%s", n, key)
-	} else if table != "" {
-		field = table + "." + key
-	}
-	r.err = &ConfigError{r.file, r.line(table, n, key), field, fmt.Errorf(format, a...)}
 }
 
-// line finds a key; that of its table if the key is not there, 0 if neither is.
-func (r *reader) line(table string, n int, key string) (at int) {
-	inside := table == ""
-	for i, line := range strings.Split(string(r.text), "\n") {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			inside = false
-			if strings.Trim(line, "[] ") == table {
-				if inside = n == 0; inside {
-					at = i + 1
-				}
-				n--
+// decode reads a table, whose keys stand under others, into structs.
+func (r *reader) decode(under string, table map[string]any, into ...any) {
+	values := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		list, several := table[key].([]any)
+		if !several {
+			list = []any{table[key]}
+		}
+		if len(list) == 0 {
+			r.bad(under+key, "it is empty: leave it out, or name some")
+		}
+		for _, v := range list {
+			switch v.(type) {
+			case map[string]any, []any:
+				r.bad(under+key, "such a value cannot stand there")
 			}
-		}
-		if name, _, ok := strings.Cut(line, "="); inside && ok && strings.Trim(name, ` "`) == key {
-			return i + 1
+			values[key] = append(values[key], fmt.Sprint(v))
 		}
 	}
-	return at
+	err := option.Decode("toml", values, into...)
+	if unknown, ok := errors.AsType[*option.UnknownError](err); ok {
+		r.bad(under+unknown.Key, "there is no such key; %s", unknown.Hint())
+	} else if bad, ok := errors.AsType[*option.KeyError](err); ok {
+		r.bad(under+bad.Key, "%q: %w", bad.Value, bad.Err)
+	}
 }
 
-func (r *reader) config(raw *rawConfig) *Config {
-	c := &Config{Socket: raw.Socket, Mode: 0o660, GID: -1, Claims: cmp.Or(raw.Claims, agentlink.DefaultClaims)}
-	if !filepath.IsAbs(c.Claims) {
-		r.bad("", 0, "claims", "%q is no absolute path", c.Claims)
+func (r *reader) config(keys map[string]any) *Config {
+	nics, _ := keys["nic"].(map[string]any)
+	grants, _ := keys["grant"].([]any)
+	delete(keys, "nic")
+	delete(keys, "grant")
+	c := &Config{Socket: agentlink.DefaultSocket, GID: -1, Claims: agentlink.DefaultClaims}
+	var socket struct {
+		Mode  string `toml:"mode" default:"0660"`
+		Group string `toml:"group"`
 	}
-	if c.Socket == "" {
-		c.Socket = agentlink.DefaultSocket
+	r.decode("", keys, c, &socket)
+	if !filepath.IsAbs(c.Claims) {
+		r.bad("claims", "%q is no absolute path", c.Claims)
 	}
 	if err := unixsocket.CheckPath(c.Socket); err != nil {
-		r.bad("", 0, "socket", "%w", err)
+		r.bad("socket", "%w", err)
 	}
-	if raw.Mode != "" {
-		mode, err := strconv.ParseUint(raw.Mode, 8, 9)
-		if err != nil {
-			r.bad("", 0, "mode", "%q is not octal permissions such as \"0660\"", raw.Mode)
-		}
-		c.Mode = fs.FileMode(mode)
+	mode, err := strconv.ParseUint(socket.Mode, 8, 9)
+	if err != nil {
+		r.bad("mode", "%q is not octal permissions such as \"0660\"", socket.Mode)
 	}
-	if raw.Group != "" {
-		gid, err := groupID(raw.Group)
+	c.Mode = fs.FileMode(mode)
+	if socket.Group != "" {
+		gid, err := groupID(socket.Group)
 		if err != nil {
-			r.bad("", 0, "group", "%w", err)
+			r.bad("group", "%w", err)
 		}
 		c.GID = int(gid)
 	}
-	for _, name := range slices.Sorted(maps.Keys(raw.NIC)) {
-		n := NIC{name, raw.NIC[name].Address}
+	for _, name := range slices.Sorted(maps.Keys(nics)) {
+		n := NIC{Name: name}
+		table, _ := nics[name].(map[string]any)
+		r.decode("nic."+name+".", table, &n)
 		scheme, _, _ := strings.Cut(n.Address, ":")
 		switch {
 		case !nicNames.MatchString(name):
-			r.bad("nic."+name, 0, "address", "name %q: it has 1 to 32 letters, digits, dots, dashes and underscores", name)
+			r.bad("nic."+name+".address", "name %q: it has 1 to 32 letters, digits, dots, dashes and underscores", name)
 		case scheme != "eth" && scheme != "emu":
-			r.bad("nic."+name, 0, "address", "%q is no port: give that of an Ethernet NIC, as eth:eth0 or eth:pci:0000:03:00.0, or a wire, as emu:?wire=udp://0.0.0.0:9000&peer=HOST:9000", n.Address)
+			r.bad("nic."+name+".address", "%q is no port: give that of an Ethernet NIC, as eth:eth0 or eth:pci:0000:03:00.0, or a wire, as emu:?wire=udp://0.0.0.0:9000&peer=HOST:9000", n.Address)
 		default:
 			if err := emulator.CheckWire(n.Address); err != nil {
-				r.bad("nic."+name, 0, "address", "%w", &command.DeviceError{Err: err})
+				r.bad("nic."+name+".address", "%w", &command.DeviceError{Err: err})
 			}
 		}
 		c.NICs = append(c.NICs, n)
 	}
 	if len(c.NICs) == 0 {
-		r.bad("", 0, "nic", "there is none: add [nic.NAME] with address = \"eth:eth0\"")
+		r.bad("nic", "there is none: add [nic.NAME] with address = \"eth:eth0\"")
 	}
-	for i := range raw.Grant {
-		c.Grants = append(c.Grants, r.grant(c, i, &raw.Grant[i]))
+	for i := range grants {
+		table, _ := grants[i].(map[string]any)
+		c.Grants = append(c.Grants, r.grant(c, i, table))
 	}
 	if len(c.Grants) == 0 {
-		r.bad("", 0, "grant", "there is none, and no program may open a NIC: add [[grant]] with users")
+		r.bad("grant", "there is none, and no program may open a NIC: add [[grant]] with users")
 	}
 	return c
 }
 
-func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
-	bad := func(key, format string, a ...any) { r.bad("grant", i, key, format, a...) }
-	g := &Grant{Name: raw.Name, Cgroups: raw.Cgroups, NICs: raw.NICs, Clients: defaultClients, VIs: defaultVIs, Share: 1, Claimed: raw.Claimed}
-	if g.Name == "" {
-		g.Name = fmt.Sprintf("grant[%d]", i)
+func (r *reader) grant(c *Config, i int, table map[string]any) *Grant {
+	under := fmt.Sprintf("grant[%d].", i)
+	bad := func(key, format string, a ...any) { r.bad(under+key, format, a...) }
+	g := &Grant{Name: under[:len(under)-1]}
+	var limits struct {
+		Memory option.Bytes `toml:"memory" range:"4K.."`
+		Rate   speed.Rate   `toml:"rate"`
 	}
+	r.decode(under, table, g, &limits)
+	g.Memory, g.Rate = uint64(limits.Memory), int64(limits.Rate)
 	for _, kind := range []struct {
 		what  string
 		names []string
-	}{{"users ", raw.Users}, {"groups ", raw.Groups}, {"cgroups ", raw.Cgroups}} {
+	}{{"users ", g.Users}, {"groups ", g.Groups}, {"cgroups ", g.Cgroups}} {
 		if len(kind.names) > 0 {
 			g.Who += " and " + kind.what + strings.Join(kind.names, ", ")
 		}
@@ -286,27 +263,14 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 		g.Who += ", with a claim"
 	}
 	g.Who = strings.TrimPrefix(g.Who, " and ")
-	g.Any = slices.Equal(raw.Users, []string{"*"})
-	if len(raw.Users)+len(raw.Groups)+len(raw.Cgroups) == 0 {
+	g.Any = slices.Equal(g.Users, []string{"*"})
+	if len(g.Users)+len(g.Groups)+len(g.Cgroups) == 0 {
 		bad("users", "it is missing, and so are groups and cgroups: name some, or users = [\"*\"] for all")
 	}
-	for _, name := range raw.Users {
-		if g.Any {
-			break
-		}
-		id, err := userID(name)
-		if err != nil {
-			bad("users", "%w", err)
-		}
-		g.UIDs = append(g.UIDs, id)
+	if !g.Any {
+		g.UIDs = parseAll(g.Users, userID, func(err error) { bad("users", "%w", err) })
 	}
-	for _, name := range raw.Groups {
-		id, err := groupID(name)
-		if err != nil {
-			bad("groups", "%w", err)
-		}
-		g.GIDs = append(g.GIDs, id)
-	}
+	g.GIDs = parseAll(g.Groups, groupID, func(err error) { bad("groups", "%w", err) })
 	for _, path := range g.Cgroups {
 		if !strings.HasPrefix(path, "/") {
 			bad("cgroups", "%q does not begin with a slash", path)
@@ -317,53 +281,26 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 			bad("nics", "%q is no NIC of this file", name)
 		}
 	}
-	number := func(key string, v *int, low, high, otherwise int) int {
-		if v == nil {
-			return otherwise
-		}
-		if *v < low || *v > high {
-			bad(key, "%d is not in %d..%d", *v, low, high)
-		}
-		return *v
-	}
-	g.Clients = number("clients", raw.Clients, 1, maxClients, defaultClients)
-	g.VIs = uint32(number("vis", raw.VIs, 1, maxVIs, defaultVIs))
-	g.Share = number("share", raw.Share, 1, maxShare, 1)
-	if raw.Memory != nil {
-		n, err := option.ParseBytes(*raw.Memory)
-		if err != nil || n < datasheet.PageSize {
-			bad("memory", "%q is not a number of bytes such as 256M, %d at least", *raw.Memory, datasheet.PageSize)
-		}
-		g.Memory = uint64(n)
-	}
-	if raw.Rate != nil {
-		n, err := speed.ParseRate(*raw.Rate)
-		if err != nil {
-			bad("rate", "%q: %w", *raw.Rate, err)
-		}
-		g.Rate = n
-	}
-	for _, text := range raw.Stations {
-		s, err := parseStations(text)
-		if err != nil {
-			bad("stations", "%w", err)
-		}
-		g.Stations = append(g.Stations, s)
-	}
-	g.Rings, g.Channels, g.Frames = isOr(raw.Rings, true), isOr(raw.Channels, true), isOr(raw.Frames, false)
 	limited := g.Rate != 0 || !g.Rings || !g.Channels
-	g.Direct = isOr(raw.Direct, !limited)
+	if _, given := table["direct"]; !given {
+		g.Direct = !limited
+	}
 	if g.Direct && limited {
 		bad("direct", "frames that do not pass the agent cannot be limited: leave out direct, or rate, rings and channels")
 	}
 	return g
 }
 
-func isOr(v *bool, otherwise bool) bool {
-	if v == nil {
-		return otherwise
+// parseAll reads each text of a list.
+func parseAll(texts []string, parse func(string) (uint32, error), bad func(error)) (list []uint32) {
+	for _, text := range texts {
+		v, err := parse(text)
+		if err != nil {
+			bad(err)
+		}
+		list = append(list, v)
 	}
-	return *v
+	return list
 }
 
 // userID finds a user by name or number.
@@ -392,9 +329,9 @@ func groupID(name string) (uint32, error) {
 	return uint32(n), err
 }
 
-// parseStations reads 02:00:00:00:00:01, or 02:00:00:00:01:00/40.
-func parseStations(text string) (s stations, err error) {
-	address, bits, given := strings.Cut(text, "/")
+// UnmarshalText reads 02:00:00:00:00:01, or 02:00:00:00:01:00/40.
+func (s *stations) UnmarshalText(text []byte) error {
+	address, bits, given := strings.Cut(string(text), "/")
 	s.bits = 8 * len(s.mac)
 	mac, err := net.ParseMAC(address)
 	if err == nil && len(mac) == len(s.mac) {
@@ -404,7 +341,7 @@ func parseStations(text string) (s stations, err error) {
 		}
 	}
 	if err != nil || len(mac) != len(s.mac) || s.mac.IsMulticast() || s.bits < 8 || s.bits > 8*len(s.mac) {
-		return s, fmt.Errorf("%q is not a station such as 02:00:00:00:00:01, or a range such as 02:00:00:00:01:00/40", text)
+		return fmt.Errorf("%q is not a station such as 02:00:00:00:00:01, or a range such as 02:00:00:00:01:00/40", text)
 	}
-	return s, nil
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -60,9 +61,7 @@ func TestFramesOfAGrant(t *testing.T) {
 			} else if c.refused {
 				want = [3]uint64{0, 0, 1}
 			}
-			if got := [3]uint64{s.frames.Load(), s.forged.Load(), s.refused.Load()}; got != want {
-				t.Errorf("passed, forged, refused: %v, want %v", got, want)
-			}
+			should.Be(t, [3]uint64{s.frames.Load(), s.forged.Load(), s.refused.Load()}, want, "passed, forged, refused")
 		})
 	}
 }

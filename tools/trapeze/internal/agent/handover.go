@@ -129,7 +129,7 @@ func (h *handover) tell() error {
 	for _, n := range a.nics {
 		s.NICs = append(s.NICs, nicState{n.Name, n.received.Load(), n.unknown.Load()})
 	}
-	fd, err := a.listener.Duplicate()
+	fd, err := unixsocket.Duplicate(a.listener)
 	if err == nil {
 		err = pass(h.conn, agentlink.State, &s, fd)
 	}
@@ -167,17 +167,27 @@ func pass(c *agentlink.Conn, kind string, part any, fds ...int) error {
 
 // expect waits for a message of a kind without a descriptor.
 func expect(c *agentlink.Conn, kind string, timeout time.Duration) error {
-	m, fds, err := c.ReceiveMany(time.Now().Add(timeout), agentlink.MaxPassed)
+	_, fds, err := part(c, kind, timeout)
 	agentlink.Drop(fds)
+	return err
+}
+
+// part waits for a message of a kind, with descriptors that are the caller's.
+func part(c *agentlink.Conn, kind string, timeout time.Duration) (text []byte, fds []int, err error) {
+	m, fds, err := c.ReceiveMany(time.Now().Add(timeout), agentlink.MaxPassed)
 	switch {
 	case err != nil:
-		return fmt.Errorf("wait for %q of the other agent: %w", kind, err)
+		err = fmt.Errorf("wait for %q of the other agent: %w", kind, err)
 	case m.Kind == agentlink.Refuse:
-		return &agentlink.RefusedError{Why: m.Why, Errno: unix.Errno(m.Errno)}
+		err = &agentlink.RefusedError{Why: m.Why, Errno: unix.Errno(m.Errno)}
 	case m.Kind != kind:
-		return fmt.Errorf("%w: kind %q, want %q", agentlink.ErrMessage, m.Kind, kind)
+		err = fmt.Errorf("%w: kind %q, want %q", agentlink.ErrMessage, m.Kind, kind)
 	}
-	return nil
+	if err != nil {
+		agentlink.Drop(fds)
+		return nil, nil, err
+	}
+	return m.State, fds, nil
 }
 
 // leave closes what is the new agent's from now on. Clients that it does not have are let go.
@@ -192,7 +202,7 @@ func (h *handover) leave() {
 	}
 }
 
-// back has the clients go on; start opens the NICs again. If the new one has died behind Over, clients begin anew.
+// back makes the clients go on; start opens the NICs again. If the new one has died behind Over, clients begin anew.
 func (h *handover) back() {
 	for _, l := range h.paused {
 		if h.over {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
@@ -41,15 +42,11 @@ func identify(c *net.UnixConn) (*identity, error) {
 // inspect finds the further groups of the process that has connected.
 func (who *identity) inspect(c *net.UnixConn) {
 	who.gone = true
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Control(func(fd uintptr) {
-		process, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, soPeerPIDFD)
+	_ = passedfd.Control(c, func(fd int) error {
+		process, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, soPeerPIDFD)
 		if err != nil {
 			who.gone = err != unix.ENOPROTOOPT // of an older kernel it cannot be told whether /proc shows the same process
-			return
+			return err
 		}
 		defer unix.Close(process)
 		gids, cgroup := groupsOf(who.pid)
@@ -57,6 +54,7 @@ func (who *identity) inspect(c *net.UnixConn) {
 		if who.gone = unix.PidfdSendSignal(process, 0, nil, 0) == unix.ESRCH; !who.gone {
 			who.gids, who.cgroup = append(who.gids, gids...), cgroup
 		}
+		return nil
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -127,15 +128,10 @@ func (v *victims) kill(t *testing.T, step string) {
 	t.Helper()
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), clientAt+"="+v.at, clientPeer+"="+v.peer, "TRAPEZE_TELEMETRY=off")
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(c.StdoutPipe())(t)
 	var said strings.Builder
 	c.Stderr = &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start())
 	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 	lines := bufio.NewScanner(out)
 	for round := 1 + rand.IntN(2); round > 0 && lines.Scan(); {
@@ -155,13 +151,10 @@ func (v *victims) kill(t *testing.T, step string) {
 	}
 }
 
-// echo has a NIC of this process send back what comes, and returns its address.
+// echo makes a NIC of this process send back what comes, and returns its address.
 func echo(t *testing.T, at string) string {
 	n := open(t, at)
-	l, err := via.Listen(n, "echo", via.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(via.Listen(n, "echo", via.ListenOptions{}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -217,7 +210,7 @@ func steady(t *testing.T) resources {
 // settle waits until the only clients are those of this process, and there is no more of anything than before.
 func settle(t *testing.T, socket string, before resources) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		foreign := 0
 		for _, c := range list(t, socket) {
 			if int(c.PID) != os.Getpid() {

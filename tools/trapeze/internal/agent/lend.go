@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -58,7 +59,7 @@ func (l *client) connect(ctx context.Context, m *agentlink.Message) (*wire.SHM, 
 		_ = unix.Close(ours)
 		return nil, err
 	}
-	conn, err := agentlink.Seqpacket(ours)
+	conn, err := unixsocket.TakeConn(ours, unix.SOCK_SEQPACKET)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func (a *Agent) station(n *nic, g *Grant, wanted string) (mac datasheet.MAC, err
 	return mac, nil
 }
 
-// enter has a client's frames pass, and has it and those with which it may share memory meet. It reports
+// enter makes a client's frames pass, and has it and those with which it may share memory meet. It reports
 // false if the agent does not work any more.
 func (a *Agent) enter(l *client) bool {
 	a.mu.Lock()

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -37,7 +36,6 @@ const (
 // nic is a NIC with the clients that share it. One goroutine passes their frames on.
 type nic struct {
 	NIC
-	log      *slog.Logger
 	local    bool // clients have each other, and no more
 	mac      datasheet.MAC
 	mtu      int
@@ -69,7 +67,7 @@ type table struct {
 type uplink struct{ wire.Port }
 
 func newNIC(c NIC) *nic {
-	n := &nic{NIC: c, log: slog.New(slog.DiscardHandler), mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
+	n := &nic{NIC: c, mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
 	n.table.Store(&table{known: map[datasheet.MAC]*client{}})
 	return n
 }
@@ -93,7 +91,7 @@ func (n *nic) add(c *client) {
 	n.rouse()
 }
 
-// remove has a client leave.
+// remove makes a client leave.
 func (n *nic) remove(c *client) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

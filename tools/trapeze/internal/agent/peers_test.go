@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -22,10 +24,7 @@ func peersOf(t testing.TB) map[string]string {
 
 func framesSent(t testing.TB, n *via.NIC) uint64 {
 	t.Helper()
-	counters, err := n.Counters()
-	if err != nil {
-		t.Fatal(err)
-	}
+	counters := must.Get(n.Counters())(t)
 	return counters[datasheet.CounterFramesSent.String()]
 }
 
@@ -94,23 +93,16 @@ func TestPeerLeaves(t *testing.T) {
 			first, stays := nic(t, at), nic(t, at)
 			other := dial(t, first, stays, "stays")
 			for round := range 3 {
-				goes, err := via.Open(t.Context(), at, via.Options{NoTelemetry: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				goes := must.Get(via.Open(t.Context(), at, via.Options{NoTelemetry: true}))(t)
 				l := lay(t, goes, first, fmt.Sprint("goes", round))
 				other.pong(t)
 				for range 3 {
 					if room, err := l.from.TryAcquire(); err != nil || room == nil {
 						t.Fatalf("no room: %v", err)
 					}
-					if err := l.from.Post(64); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, l.from.Post(64))
 				}
-				if err := goes.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, goes.Close())
 				got := 0
 				for end := time.Now().Add(timeout); ; first.Poll() {
 					m, err := l.to.TryReceive()
@@ -129,41 +121,11 @@ func TestPeerLeaves(t *testing.T) {
 					}
 				}
 				_ = l.to.Close()
-				if got != 3 {
-					t.Errorf("%d of 3 messages arrived", got)
-				}
+				should.Be(t, got, 3, "of 3 messages arrived")
 				for range 100 {
 					other.pong(t)
 				}
 			}
-		})
-	}
-}
-
-// BenchmarkPeers is a round trip of 64 bytes to peers that take turns, all with NICs of one process that run
-// inline. Beside it stand as many VIs of two NICs with a shm wire of their own.
-func BenchmarkPeers(b *testing.B) {
-	for _, n := range []int{1, 8, 32} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			at := fmt.Sprintf("emu:?wire=host:bench%d-%d", os.Getpid(), n)
-			x, y := own(b)
-			all := []*via.NIC{x, y, nic(b, at)}
-			var peers, vis []*lane
-			for i := range n {
-				all = append(all, nic(b, at))
-				stop := polled(all...) // no peer is to seem dead
-				peers = append(peers, dial(b, all[2], all[len(all)-1], fmt.Sprint("peer", i)))
-				vis = append(vis, dial(b, x, y, fmt.Sprint("vi", i)))
-				stop()
-			}
-			next := 0
-			pong := func(l []*lane) func() {
-				return func() { next++; l[next%len(l)].pong(b) }
-			}
-			m := turns(b, pong(vis), pong(peers), pong(peers[:1]))
-			b.ReportMetric(m[0], "vis-ns/one-way")
-			b.ReportMetric(m[1], "peers-ns/one-way")
-			b.ReportMetric(m[2], "one-peer-ns/one-way")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -65,7 +66,7 @@ func (n *nic) shut() error {
 // mend opens the port of a NIC that is lost, as soon as it can be.
 func (a *Agent) mend(ctx context.Context, n *nic) {
 	said := false
-	for pause := firstMend; ; pause = min(2*pause, lastMend) {
+	for wait := firstMend; ; wait = min(2*wait, lastMend) {
 		opening, cancel := context.WithTimeout(ctx, openTime)
 		err := n.open(opening, true)
 		cancel()
@@ -75,14 +76,12 @@ func (a *Agent) mend(ctx context.Context, n *nic) {
 			return
 		case err == nil || ctx.Err() != nil:
 			return
-		case pause == lastMend && !said:
+		case wait == lastMend && !said:
 			said = true
 			a.log.Error("the NIC cannot be opened again; this is tried every second", "nic", n.Name, "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, wait) != nil {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

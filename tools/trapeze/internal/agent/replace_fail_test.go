@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
@@ -22,10 +24,7 @@ import (
 // dialAgent connects with an agent.
 func dialAgent(t testing.TB, socket string) *agentlink.Conn {
 	t.Helper()
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", socket))(t)
 	return agentlink.New(c.(*net.UnixConn))
 }
 
@@ -68,9 +67,7 @@ func TestReplaceBroken(t *testing.T) {
 						break // behind it, that it serves would be the truth
 					}
 					if step.send != give {
-						if err := c.Send(agentlink.Message{Kind: step.send, Version: agentlink.Version}); err != nil {
-							t.Fatal(err)
-						}
+						must.OK(t, c.Send(agentlink.Message{Kind: step.send, Version: agentlink.Version}))
 					}
 					take(t, c, step.await)
 				}
@@ -99,9 +96,7 @@ func TestReplaceRefused(t *testing.T) {
 	first := dialAgent(t, socket)
 	defer first.Close()
 	replace := agentlink.Message{Kind: agentlink.Replace, Version: agentlink.Version}
-	if err := first.Send(replace); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.Send(replace))
 	take(t, first, agentlink.State)
 	first.Close()
 	for end := time.Now().Add(20 * time.Second); !listening(socket); time.Sleep(time.Millisecond) {
@@ -111,9 +106,7 @@ func TestReplaceRefused(t *testing.T) {
 	}
 	old := dialAgent(t, socket)
 	defer old.Close()
-	if err := old.Send(agentlink.Message{Kind: agentlink.Replace, Version: agentlink.Version + 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, old.Send(agentlink.Message{Kind: agentlink.Replace, Version: agentlink.Version + 1}))
 	take(t, old, agentlink.Refuse)
 	t.Run("another user", func(t *testing.T) {
 		if unix.Geteuid() != 0 {
@@ -136,7 +129,7 @@ func TestReplaceRefused(t *testing.T) {
 				why <- err.Error()
 				return
 			}
-			c, err := agentlink.Stream(fd)
+			c, err := unixsocket.TakeConn(fd, unix.SOCK_STREAM)
 			if err != nil {
 				why <- err.Error()
 				return
@@ -147,9 +140,7 @@ func TestReplaceRefused(t *testing.T) {
 			m, _, err := l.Receive(time.Now().Add(20 * time.Second))
 			why <- fmt.Sprint(m.Kind, " ", m.Why, " ", err)
 		}()
-		if got := <-why; !strings.Contains(got, "refuse user 65534 may not replace it") {
-			t.Error(got)
-		}
+		should.Contain(t, <-why, "refuse user 65534 may not replace it")
 	})
 	a.end(t)
 	if _, _, err := agent.TakeOver(t.Context(), parse(t, text), quiet); !errors.Is(err, unix.ECONNREFUSED) {
@@ -167,14 +158,8 @@ func TestReplaceNIC(t *testing.T) {
 	}
 	a := begin(t, wired(here))
 	at := "agent:local?engine=thread&socket=" + socket
-	from, err := via.Open(t.Context(), at, via.Options{NoTelemetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := via.Open(t.Context(), "emu:?engine=thread&wire=shm:"+here+"&role=connect", via.Options{NoTelemetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(via.Open(t.Context(), at, via.Options{NoTelemetry: true}))(t)
+	to := must.Get(via.Open(t.Context(), "emu:?engine=thread&wire=shm:"+here+"&role=connect", via.Options{NoTelemetry: true}))(t)
 	var s stream
 	s.begin(t, from, to)
 	for range 3 {
@@ -221,7 +206,7 @@ const (
 	goodClient = `{"nic":"local","station":"02:00:00:00:00:01","program":"p","vis":64,"memory":0,"checksum":false,` +
 		`"counters":{"frames":1,"bytes":2,"arrived":3,"dropped":0,"lost":0,"forged":0,"refused":0,"slowed":0},` +
 		`"wire":{"mtu":16448,"peer_mtu":16448,"ring":262144,"barriers":false,"pulled":false,"head":64,"sent":1,` +
-		`"tail":128,"received":2,"wakes":1,"bell":true,"peer_bell":true}}`
+		`"tail":128,"received":2,"wakes":1}}`
 )
 
 // badStates are changes of the good ones, and the field that the error names.
@@ -248,14 +233,12 @@ var badClients = []struct{ from, to, field string }{
 	{`"head":64`, `"head":65`, "client[3].wire.head"},
 	{`"tail":128`, `"tail":127`, "client[3].wire.tail"},
 	{`"wire"`, `"wires"`, "client[3].wires"},
-	{`"peer_bell":true}}`, `"peer_bell":true}} x`, "client[3]"},
+	{`"wakes":1}}`, `"wakes":1}} x`, "client[3]"},
 }
 
 // TestReplaceState: a corrupt state, or one of a newer version, is refused by an error that names the field.
 func TestReplaceState(t *testing.T) {
-	if err := errors.Join(agent.ParseState([]byte(goodState)), agent.ParseClient([]byte(goodClient))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(agent.ParseState([]byte(goodState)), agent.ParseClient([]byte(goodClient))))
 	check := func(err error, text, field string) {
 		t.Helper()
 		var bad *agent.StateError
@@ -269,16 +252,10 @@ func TestReplaceState(t *testing.T) {
 	}
 	checkAll(t)
 	socket := filepath.Join(t.TempDir(), "s")
-	l, err := unixsocket.Listen(t.Context(), "unix", socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(unixsocket.Listen(t.Context(), "unix", socket, 0o600))(t)
 	defer l.Close()
 	config := parse(t, "socket = \""+socket+"\"\n"+local)
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))(t)
 	defer agentlink.Drop(ends[:])
 	for _, b := range badStates {
 		text := strings.Replace(goodState, b.from, b.to, 1)
@@ -292,7 +269,7 @@ func TestReplaceState(t *testing.T) {
 			c := agentlink.New(found)
 			defer c.Close()
 			_, _, _ = c.Receive(time.Now().Add(20 * time.Second))
-			fd, _ := l.Duplicate()
+			fd, _ := unixsocket.Duplicate(l)
 			_ = c.Send(agentlink.Message{Kind: agentlink.State, State: json.RawMessage(text)}, fd)
 			unix.Close(fd)
 			_ = c.Send(agentlink.Message{Kind: agentlink.Lent}, ends[0])

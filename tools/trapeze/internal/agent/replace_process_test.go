@@ -20,6 +20,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
@@ -65,18 +67,14 @@ func spawn(t testing.TB, env []string, arguments ...string) *process {
 	cmd.Env = append(append(os.Environ(), agentArguments+"="+strings.Join(arguments, " "), "TRAPEZE_TELEMETRY=off"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd.Stdout, cmd.Stderr = in, in
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	in.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := &process{cmd: cmd, said: make(chan string, 1), end: make(chan error, 1)}
 	go func() {
 		defer out.Close()
@@ -136,9 +134,7 @@ func (p *process) ended(t testing.TB, code int, want string) {
 func written(t testing.TB, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "agent.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -161,9 +157,7 @@ func TestReplaceProcess(t *testing.T) {
 	if strings.Contains(manager.all(), "STOPPING=1") {
 		t.Error("the old agent has said that the service stops")
 	}
-	if !strings.Contains(manager.all(), "READY=1") {
-		t.Error("no agent has said that it is ready")
-	}
+	should.Contain(t, manager.all(), "READY=1", "no agent has said that it is ready")
 	exchange(t, from, to, "after")
 	if _, err := os.Stat(socket); err != nil {
 		t.Error(err)
@@ -184,10 +178,7 @@ type manager struct {
 func manage(t testing.TB) *manager {
 	t.Helper()
 	m := &manager{path: filepath.Join(t.TempDir(), "notify")}
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"}))(t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -251,9 +242,7 @@ func TestReplaceKilled(t *testing.T) {
 		next.end <- err
 		select {
 		case err := <-old.done:
-			if err != nil {
-				t.Error(err)
-			}
+			should.OK(t, err)
 			old = begin(t, text) // the new one had everything, and is dead
 		case <-time.After(5 * time.Millisecond):
 			kept++
@@ -316,17 +305,12 @@ func TestReplaceAFXDP(t *testing.T) {
 	s.progress(t, 100)
 	s.end(t)
 	t.Logf("%d messages over AF_XDP, longest gap %v", s.arrived.Load(), time.Duration(s.gap.Load()))
-	link, err := netlink.LinkByName("left0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(netlink.LinkByName("left0"))(t)
 	var local stream
 	local.begin(t, here, second)
 	local.progress(t, 10)
 	_ = there.Close() // it would open the interface again too
-	if err := netlink.LinkDel(link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, netlink.LinkDel(link))
 	if _, _, err := agent.TakeOver(t.Context(), parse(t, text), quiet); err == nil {
 		t.Fatal("taken over without the interface")
 	} else {
@@ -336,10 +320,7 @@ func TestReplaceAFXDP(t *testing.T) {
 	local.end(t)
 	// The interface comes back, and the old agent opens it.
 	veth(t)
-	back, err := via.Open(t.Context(), "emu:?engine=thread&wire=afxdp:right0", via.Options{NoTelemetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(via.Open(t.Context(), "emu:?engine=thread&wire=afxdp:right0", via.Options{NoTelemetry: true}))(t)
 	defer back.Close()
 	exchange(t, here, back, "back")
 	_, _ = here.Close(), second.Close()
@@ -362,8 +343,6 @@ func veth(t testing.TB) {
 		if err == nil {
 			err = netlink.LinkSetUp(link)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 }

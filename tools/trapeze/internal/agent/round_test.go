@@ -9,8 +9,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -23,26 +27,16 @@ type station struct {
 }
 
 type fatal interface {
-	Helper()
-	Fatal(args ...any)
+	must.TB
 	Fatalf(format string, args ...any)
 }
 
 // enter lets a client in whose program is the test.
 func enter(t fatal, n *nic, number byte, g Grant) *station {
 	t.Helper()
-	first, second, err := pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := agentlink.Seqpacket(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := agentlink.Seqpacket(second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, second := must.Two(pair())(t)
+	ours := must.Get(unixsocket.TakeConn(first, unix.SOCK_SEQPACKET))(t)
+	theirs := must.Get(unixsocket.TakeConn(second, unix.SOCK_SEQPACKET))(t)
 	type opened struct {
 		*wire.SHM
 		error
@@ -73,7 +67,7 @@ func (s *station) leave() {
 	}
 }
 
-// post has the program send a frame of n bytes that is not Trapeze's, and reports whether there was room.
+// post makes the program send a frame of n bytes that is not Trapeze's, and reports whether there was room.
 func (s *station) post(to, from datasheet.MAC, n int) bool {
 	b := s.program.Reserve(n)
 	if b == nil {
@@ -88,7 +82,7 @@ func (s *station) post(to, from datasheet.MAC, n int) bool {
 	return true
 }
 
-// take has the program take what has arrived, and counts frames.
+// take makes the program take what has arrived, and counts frames.
 func (s *station) take() (frames int) {
 	for wire.ReceiveWhole(s.program) != nil {
 		s.program.Release()
@@ -214,10 +208,7 @@ func TestFloodTakesNoTurn(t *testing.T) {
 // TestFullPort: clients share a port by their turns, also if it has room for some frames a round only. Frames
 // between clients do not wait for it.
 func TestFullPort(t *testing.T) {
-	near, far, err := wire.NewMemory(wire.MemoryOptions{MTU: 2048, Ring: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	near, far := must.Two(wire.NewMemory(wire.MemoryOptions{MTU: 2048, Ring: 1}))(t)
 	defer near.Close()
 	defer far.Close()
 	n := newNIC(NIC{Name: "n"})
@@ -243,9 +234,7 @@ func TestFullPort(t *testing.T) {
 			t.Fatal("no room for a frame to a client")
 		}
 		n.round(time.Time{})
-		if peer.take() != 1 {
-			t.Fatalf("round %d: a frame between clients waits for the port", round)
-		}
+		must.Be(t, peer.take(), 1, "round %d: a frame between clients waits for the port", round)
 		for range 2 {
 			if f := far.Receive(); f != nil {
 				passed[datasheet.MAC(f[6:])]++
@@ -309,9 +298,7 @@ func TestFullClient(t *testing.T) {
 				f.post(target.mac, f.mac, size)
 			}
 			n.round(time.Time{})
-			if got := target.take(); got != 3 {
-				t.Fatalf("%d of 3 frames into memory that is free", got)
-			}
+			must.Be(t, target.take(), 3, "of 3 frames into memory that is free")
 		}
 	})
 }
@@ -366,7 +353,5 @@ func TestIdleEarnsNothing(t *testing.T) {
 	for c.post(nowhere, c.mac, n.mtu) {
 	}
 	n.round(time.Time{})
-	if most := uint64(quantum / (n.mtu + frameCost)); c.frames.Load() != most {
-		t.Errorf("%d frames in a round, want %d", c.frames.Load(), most)
-	}
+	should.Be(t, c.frames.Load(), uint64(quantum/(n.mtu+frameCost)), "frames in a round")
 }

@@ -35,7 +35,7 @@ type supervisor struct {
 	Watchdog string `json:"watchdog"` // WATCHDOG_USEC
 }
 
-// adopt has this process tell the service manager of the old agent, unless it has one itself.
+// adopt makes this process tell the service manager of the old agent, unless it has one itself.
 func (s supervisor) adopt() error {
 	own := os.Getenv("NOTIFY_SOCKET")
 	if s.Notify == "" || own != "" && own != s.Notify {

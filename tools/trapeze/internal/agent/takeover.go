@@ -7,7 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
@@ -100,7 +101,7 @@ func (t *takeover) run(ctx context.Context) error {
 // receive takes and checks what the old agent has.
 func (t *takeover) receive() error {
 	// The old agent waits for programs that are about to have a NIC before it answers.
-	text, fds, err := t.part(agentlink.State, visitTime+stepTime)
+	text, fds, err := part(t.conn, agentlink.State, visitTime+stepTime)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (t *takeover) receive() error {
 		return &StateError{"state", err}
 	}
 	for i := range t.state.Clients {
-		text, fds, err := t.part(agentlink.Lent, stepTime)
+		text, fds, err := part(t.conn, agentlink.Lent, stepTime)
 		if err != nil {
 			return err
 		}
@@ -127,24 +128,6 @@ func (t *takeover) receive() error {
 		t.clients = append(t.clients, c)
 	}
 	return nil
-}
-
-// part waits for a part of the state, with descriptors that are the caller's.
-func (t *takeover) part(kind string, timeout time.Duration) (text []byte, fds []int, err error) {
-	m, fds, err := t.conn.ReceiveMany(time.Now().Add(timeout), agentlink.MaxPassed)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("wait for %q of the agent that is to be replaced: %w", kind, err)
-	case m.Kind == agentlink.Refuse:
-		err = &agentlink.RefusedError{Why: m.Why}
-	case m.Kind != kind:
-		err = fmt.Errorf("%w: kind %q, want %q", agentlink.ErrMessage, m.Kind, kind)
-	}
-	if err != nil {
-		agentlink.Drop(fds)
-		return nil, nil, err
-	}
-	return m.State, fds, nil
 }
 
 // takeClient makes client number i of what the old agent has passed. It owns the descriptors.
@@ -166,7 +149,7 @@ func takeClient(text []byte, fds []int, i int) (_ *taken, err error) {
 		fd, fds = fds[0], fds[1:]
 		return fd
 	}
-	control, err := agentlink.Stream(next())
+	control, err := unixsocket.TakeConn(next(), unix.SOCK_STREAM)
 	if err != nil {
 		return nil, &StateError{of, err}
 	}
@@ -180,7 +163,7 @@ func takeClient(text []byte, fds []int, i int) (_ *taken, err error) {
 		return nil, &StateError{of, err}
 	}
 	c.who.inspect(control)
-	conn, err := agentlink.Seqpacket(next())
+	conn, err := unixsocket.TakeConn(next(), unix.SOCK_SEQPACKET)
 	if err != nil {
 		return nil, &StateError{of + ".wire", err}
 	}

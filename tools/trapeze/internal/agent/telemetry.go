@@ -36,7 +36,7 @@ func (a *Agent) show(log *slog.Logger) (leave func()) {
 func (n *nic) count() (s nicStats, sum agentlink.ClientStats) {
 	t := n.table.Load().list
 	for _, c := range t {
-		r := c.report(t)
+		r := c.stats()
 		sum.Frames += r.Frames
 		sum.Bytes += r.Bytes
 		sum.Arrived += r.Arrived

@@ -63,36 +63,27 @@ func (a *Agent) pause() {
 func (a *Agent) accept(ctx, entrance context.Context) {
 	l := a.listener
 	_ = l.SetDeadline(time.Time{})
-	ended := make(chan struct{})
-	stop := context.AfterFunc(entrance, func() {
-		defer close(ended)
-		_ = l.SetDeadline(time.Unix(1, 0))
+	defer whenDone(entrance, func() { _ = l.SetDeadline(time.Unix(1, 0)) })()
+	err := l.Each(entrance, func(c *net.UnixConn) { a.guests.Go(func() { a.serve(ctx, c) }) },
+		func(err error) { a.log.Warn("cannot accept a client", "error", err) })
+	if err != nil {
+		a.end(err)
+	}
+}
+
+// whenDone calls f when ctx ends. stop, which is called once, prevents that, or waits until f has returned and reports false.
+func whenDone(ctx context.Context, f func()) (stop func() bool) {
+	returned := make(chan struct{})
+	prevent := context.AfterFunc(ctx, func() {
+		defer close(returned)
+		f()
 	})
-	defer func() {
-		if !stop() {
-			<-ended
+	return func() bool {
+		if prevent() {
+			return true
 		}
-	}()
-	for entrance.Err() == nil {
-		c, err := (*net.UnixConn)(nil), passedfd.ErrFull
-		if !passedfd.Full() {
-			c, err = l.AcceptUnix()
-		}
-		switch {
-		case err == nil:
-			a.guests.Go(func() { a.serve(ctx, c) })
-		case errors.Is(err, net.ErrClosed):
-			if entrance.Err() == nil {
-				a.end(err)
-			}
-			return
-		default: // out of descriptors, or the like
-			a.log.Warn("cannot accept a client", "error", err)
-			select {
-			case <-time.After(acceptPause):
-			case <-entrance.Done():
-			}
-		}
+		<-returned
+		return false
 	}
 }
 
@@ -107,11 +98,8 @@ func (a *Agent) end(err error) {
 // attend tells a client who comes, until it leaves, or until ctx ends.
 func (a *Agent) attend(ctx context.Context, l *client) {
 	l.conn.Continue()
-	interrupted, ended := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		l.conn.Interrupt()
-	})
+	ended := make(chan struct{})
+	stop := whenDone(ctx, l.conn.Interrupt)
 	var why error
 	go func() {
 		defer close(ended)
@@ -134,10 +122,8 @@ func (a *Agent) attend(ctx context.Context, l *client) {
 			more = false
 		}
 	}
-	if gone && stop() {
+	if stop() {
 		l.conn.Interrupt()
-	} else {
-		<-interrupted
 	}
 	<-ended
 	if gone {

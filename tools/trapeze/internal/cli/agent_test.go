@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -15,14 +16,9 @@ func TestAgentCheck(t *testing.T) {
 	if o := run(t, "agent", "--check", file); o.code != shell.ExitFailure || !strings.Contains(o.stderr, file) {
 		t.Errorf("a file that is not there: %+v", o)
 	}
-	text, err := os.ReadFile("../../../../examples/agent.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if o := run(t, "agent", "--check", file); o.code != shell.ExitOK || !strings.HasPrefix(o.stdout, file+": ") {
+	text := must.Get(os.ReadFile("../../../../examples/agent.toml"))(t)
+	must.OK(t, os.WriteFile(file, text, 0o600))
+	if o := run(t, "agent", "--check", file); o.code != shell.ExitOK || !strings.Contains(o.stdout, "socket ") {
 		t.Errorf("%+v", o)
 	}
 	text = []byte(`mode = "0666"
@@ -44,13 +40,11 @@ cgroups = ["/pods"]
 claimed = true
 frames = true
 `)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, text, 0o600))
 	o := run(t, "agent", "--check", file)
-	for _, want := range []string{file + ": socket /run/trapeze/agent.sock, mode 0666\n", "agent:a  emu:\n",
-		"\nnarrow    users 65534 and groups 0     a     1        8    16 MiB    1.0 MB/s  1      02:00:00:00:01:00/40 02:00:00:00:02:07/48  VIs, channels\n",
-		"\ngrant[1]  cgroups /pods, with a claim  all   16       64   no limit  no limit  1      local ones                                 VIs, rings, channels, plain frames, shared memory\n"} {
+	for _, want := range []string{"socket  /run/trapeze/agent.sock\n", "  a     emu:\n",
+		"\n  narrow    users 65534 and groups 0     a     1        8    16777216  1000000  1      02:00:00:00:01:00/40,02:00:00:00:02:07/48  false  true      false   false   false\n",
+		"\n  grant[1]  cgroups /pods, with a claim  -     16       64   0         0        1      -                                          true   true      true    true    true\n"} {
 		if o.code != shell.ExitOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("%d: %s\nwant %q", o.code, o.stdout, want)
 		}

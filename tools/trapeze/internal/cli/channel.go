@@ -12,7 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
@@ -36,45 +35,32 @@ type channelReport struct {
 type channelPingFlags struct {
 	Device   string        `flag:"device" help:"address of the NIC to use (default two in this process)"`
 	To       string        `flag:"to" help:"MAC address of the NIC to reach (default the NIC that listens on the wire)"`
-	Priority string        `flag:"priority" default:"high" help:"high or low"`
-	Timeout  time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach the other end, and how long that may say nothing"`
+	Priority string        `flag:"priority" oneof:"high,low" default:"high" help:"high or low"`
+	Timeout  time.Duration `flag:"timeout" default:"10s" range:"1ns.." help:"how long to try to reach the other end, and how long that may say nothing"`
 	Size     int           `flag:"size,s" default:"40" help:"size of a message in bytes, a multiple of 8; 40 is one cell"`
-	Count    int           `flag:"count,c" default:"1000" help:"number of messages"`
+	Count    int           `flag:"count,c" default:"1000" range:"1.." help:"number of messages"`
 }
 
-func (f *channelPingFlags) check() (channel.Priority, error) {
-	most := 2*channel.DefaultPageSize - 128 // fewer than cellping.MaxSize
-	switch {
-	case f.Size < channel.Word || f.Size%channel.Word != 0 || f.Size > most:
-		return 0, option.Errorf("--size %d: a multiple of %d up to %d", f.Size, channel.Word, most)
-	case f.Count < 1:
-		return 0, option.Errorf("--count %d: 1 or more", f.Count)
-	case f.Timeout <= 0:
-		return 0, option.Errorf("--timeout %v: it must be more than nothing", f.Timeout)
+func (f *channelPingFlags) check() error {
+	if f.Size < channel.Word || f.Size%channel.Word != 0 || f.Size > maxBounced {
+		return option.Errorf("--size %d: a multiple of %d up to %d", f.Size, channel.Word, maxBounced)
 	}
-	if f.Device != "" {
-		if err := peer.CheckDevice(f.Device); err != nil {
-			return 0, err
-		}
-	}
-	return parsePriority(f.Priority)
+	return nil
 }
 
-func parsePriority(s string) (channel.Priority, error) {
-	switch s {
-	case "high":
-		return channel.High, nil
-	case "low":
-		return channel.Low, nil
+// priorityOf is the value of --priority.
+func priorityOf(word string) channel.Priority {
+	if word == "low" {
+		return channel.Low
 	}
-	return 0, option.Errorf("--priority %q: high or low", s)
+	return channel.High
 }
 
 func (p *program) channelPing(ctx context.Context, f *channelPingFlags, _ []string) (err error) {
-	priority, err := f.check()
-	if err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
+	priority := priorityOf(f.Priority)
 	to, err := peer.Target(f.To)
 	if err != nil {
 		return err
@@ -110,7 +96,7 @@ func (p *program) pingChannel(ctx context.Context, nic *via.NIC, to via.MAC, pri
 		return fmt.Errorf("channel ping: %w", explainDial(err, f.Timeout, "trapeze channel listen"))
 	}
 	c.SendPages().Put(0, []byte(strings.Repeat("Trapeze ", f.Size/channel.Word)))
-	took, err := bounce(ctx, c, priority, f)
+	took, err := bounceAll(ctx, c, priority, f)
 	cerr := c.Close()
 	switch {
 	case ctx.Err() != nil && len(took) > 0: // what was measured is worth seeing
@@ -126,18 +112,18 @@ func (p *program) pingChannel(ctx context.Context, nic *via.NIC, to via.MAC, pri
 	slices.Sort(took)
 	percent := func(n int) float64 { return units.Microseconds(took[(len(took)-1)*n/100]) }
 	r := channelReport{c.RemoteAddress().MAC.String(), f.Priority, f.Size, len(took), percent(0), percent(50), percent(99), percent(100)}
-	return errors.Join(err, p.Printf(r, "--- %s, %s priority, %d bytes ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n",
-		r.Peer, r.Priority, r.Bytes, r.Rounds, r.Min, r.P50, r.P99, r.Max))
+	return errors.Join(err, p.Report(r))
 }
 
-// bounce times round trips, each of which may take so long: what is lost does not come back.
-func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, f *channelPingFlags) (took []time.Duration, err error) {
+// bounceAll times round trips, each of which may take so long: what is lost does not come back.
+func bounceAll(ctx context.Context, c *channel.Channel, priority channel.Priority, f *channelPingFlags) (took []time.Duration, err error) {
 	for len(took) < f.Count && err == nil {
 		waiting, cancel := context.WithTimeout(ctx, f.Timeout)
-		var one []time.Duration
-		one, err = cellping.Bounce(waiting, c, priority, f.Size, 1)
+		var one time.Duration
+		if one, err = bounce(waiting, c, priority, f.Size); err == nil {
+			took = append(took, one)
+		}
 		cancel()
-		took = append(took, one...)
 	}
 	if err != nil && ctx.Err() == nil && errors.Is(err, via.ErrTimeout) {
 		err = shell.Hinted(fmt.Errorf("no answer to message %d: %w", len(took)+1, err), "it may have been lost, channels send nothing again")

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -22,17 +20,10 @@ type listenReport struct {
 
 type listenFlags struct {
 	Device   string `flag:"device" help:"address of the NIC to use"`
-	Priority string `flag:"priority" default:"high" help:"high or low, of what is sent back"`
+	Priority string `flag:"priority" oneof:"high,low" default:"high" help:"high or low, of what is sent back"`
 }
 
 func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string) (err error) {
-	if err := peer.CheckDevice(f.Device); err != nil {
-		return err
-	}
-	back, err := parsePriority(f.Priority)
-	if err != nil {
-		return err
-	}
 	nic, err := peer.Open(ctx, f.Device, via.Options{})
 	if err != nil {
 		return err
@@ -41,7 +32,7 @@ func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string)
 	if to := peer.Hint(f.Device); to != "" {
 		p.Note("answering; to ask:\n  trapeze channel ping --device '%s'", to)
 	}
-	return p.listenChannels(ctx, nic, back)
+	return p.listenChannels(ctx, nic, priorityOf(f.Priority))
 }
 
 // listenChannels serves pings until ctx ends, and reports.
@@ -59,15 +50,14 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 		p.Note("%v: %s", c.RemoteAddress().MAC, what)
 	})
 	if err == nil {
-		r.NIC, err = inspectChannels(ctx, nic)
+		var last telemetry.Report
+		last, err = nic.Report(context.WithoutCancel(ctx)) // ctx has ended
+		r.NIC = last.Channels
 	}
 	if err != nil {
 		return fmt.Errorf("channel listen: %w", err)
 	}
-	return p.Print(r, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%d clients\n", r.Clients)
-		return errors.Join(err, printChannels(w, r.NIC))
-	})
+	return p.Report(r)
 }
 
 // echoChannels sends back what comes, with a priority, until ctx ends. ended, if not nil, is
@@ -88,7 +78,7 @@ func echoChannels(ctx context.Context, nic *via.NIC, back channel.Priority, ende
 			return errors.Join(err, l.Close())
 		}
 		serving.Go(func() {
-			err := cellping.Echo(ctx, c, back, -1)
+			err := echo(ctx, c, back)
 			if cerr := c.Close(); cerr != nil {
 				err = errors.Join(err, cerr)
 			}

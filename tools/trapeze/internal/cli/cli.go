@@ -14,7 +14,6 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
@@ -42,10 +41,7 @@ this machine has.`,
 	Example: `  trapeze demo
   trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
   trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE`,
-	HelpExample: `  trapeze help fw build
-  trapeze help exit-codes`,
 	Commands:  commands,
-	Moved:     map[string]string{"bench": "trapeze-lab", "model": "trapeze-lab", "plot": "trapeze-lab"},
 	Values:    flagValues,
 	Arguments: argumentValues,
 	ExitCode:  exitCode,
@@ -61,7 +57,7 @@ var help string
 func commands(e *command.Env) []*cobra.Command {
 	p := &program{e}
 	t := cmdtable.New(help, map[string]string{
-		"channels": keys.List(channelsReport{}), "policies": keys.List(policiesReport{}), "serve": keys.List(serveReport{}), "other": keys.List(dumpReport{}),
+		"channels": cmdtable.Keys(channelsReport{}), "policies": cmdtable.Keys(policiesReport{}), "serve": cmdtable.Keys(serveReport{}),
 		"sections": strings.Join(sections, ", "), "policy-names": strings.Join(driver.HostPolicies(), ", "),
 		"nics": "both NICs", "images": strings.Join(firmware.ShippedNames(), ", "),
 	})

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,16 +12,17 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 )
 
+// wires are the kinds that an emulated NIC takes.
+var wires = []string{"udp://", "shm:", "memif:", "mem:", "pci:", "afxdp:", "vhost-user:", "vfio-user:"}
+
 // flagValues are the values of flags, by name, in every command that has them.
 var flagValues = map[string]shell.Completer{
-	"device":    completeDevice,
-	"wire":      shell.OneOf("loop", "udp://", "shm:", "memif:", "pci:", "afxdp:", "vhost-user:", "vfio-user:"),
-	"policy":    shell.OneOf(driver.HostPolicies()...),
-	"policy-at": shell.OneOf("host", "nic"),
-	"image":     shell.OneOf(firmware.ShippedNames()...),
-	"driver":    shell.OneOf("vfio-pci"),
-	"section":   shell.OneOf(sections...),
-	"priority":  shell.OneOf("high", "low"),
+	"device":  completeDevice,
+	"wire":    shell.OneOf(append([]string{"loop"}, wires...)...),
+	"policy":  shell.OneOf(driver.HostPolicies()...),
+	"image":   shell.OneOf(firmware.ShippedNames()...),
+	"driver":  shell.OneOf("vfio-pci"),
+	"section": shell.OneOf(sections...),
 }
 
 // argumentValues are the arguments of commands, by path.
@@ -55,22 +54,15 @@ func completeImage(_ *cobra.Command, args []string, _ string) ([]cobra.Completio
 	return list, cobra.ShellCompDirectiveDefault
 }
 
-// completeDevice offers addresses: the beginnings of emulated ones, the functions of
-// this host, and paths of sockets.
+// completeDevice offers addresses: the beginnings of emulated ones, and the functions of this host.
 func completeDevice(c *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const open = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	scheme, rest, ok := strings.Cut(prefix, ":")
 	switch {
 	case strings.Contains(rest, "?") && (scheme == emulator.Scheme || scheme == emulator.EthernetScheme):
 		return emulatorOptions(prefix), open
-	case ok && scheme == "emu":
-		return []cobra.Completion{"emu:", "emu:?wire=udp://", "emu:?wire=shm:", "emu:?wire=memif:", "emu:?wire=mem:"}, open
-	case ok && (scheme == "vfio-user" || scheme == "vhost-user"):
-		return sockets(scheme+":", rest), open
-	case strings.HasPrefix(prefix, "eth:vhost-user:"):
-		return sockets("eth:vhost-user:", strings.TrimPrefix(prefix, "eth:vhost-user:")), open
-	case strings.HasPrefix(prefix, "eth:vfio-user:"):
-		return sockets("eth:vfio-user:", strings.TrimPrefix(prefix, "eth:vfio-user:")), open
+	case ok && scheme == emulator.Scheme:
+		return append(emulatorOptions("emu:?wire="), "emu:"), open
 	}
 	list := []cobra.Completion{"emu:", "vfio-user:", "eth:vhost-user:", "eth:vfio-user:"}
 	if strings.HasPrefix(c.CommandPath(), "trapeze frames ") { // it takes ports without a NIC around them
@@ -88,7 +80,7 @@ func emulatorOptions(prefix string) (list []cobra.Completion) {
 	start := strings.LastIndexAny(prefix, "?&") + 1
 	before, option := prefix[:start], prefix[start:]
 	if strings.HasPrefix(option, "wire=") {
-		for _, w := range []string{"udp://", "shm:", "memif:", "mem:", "pci:", "afxdp:", "vhost-user:", "vfio-user:"} {
+		for _, w := range wires {
 			list = append(list, before+"wire="+w)
 		}
 		return list
@@ -96,28 +88,6 @@ func emulatorOptions(prefix string) (list []cobra.Completion) {
 	for _, name := range emulator.OptionNames() {
 		if !strings.Contains(before, "?"+name+"=") && !strings.Contains(before, "&"+name+"=") {
 			list = append(list, before+name+"=")
-		}
-	}
-	return list
-}
-
-// sockets lists the sockets and folders whose paths begin with prefix.
-func sockets(before, prefix string) (list []cobra.Completion) {
-	dir, base := filepath.Split(prefix)
-	entries, err := os.ReadDir(filepath.Join(".", dir))
-	if filepath.IsAbs(dir) {
-		entries, err = os.ReadDir(dir)
-	}
-	if err != nil {
-		return nil // a completion has no place for an error
-	}
-	for _, e := range entries {
-		switch {
-		case !strings.HasPrefix(e.Name(), base):
-		case e.IsDir():
-			list = append(list, before+dir+e.Name()+"/")
-		case e.Type()&os.ModeSocket != 0:
-			list = append(list, before+dir+e.Name())
 		}
 	}
 	return list

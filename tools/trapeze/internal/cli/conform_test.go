@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
@@ -40,13 +41,8 @@ type junitFile struct {
 
 func readJUnit(t *testing.T, path string) (f junitFile) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := xml.Unmarshal(b, &f); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
+	must.OK(t, xml.Unmarshal(b, &f))
 	return f
 }
 
@@ -91,11 +87,11 @@ func TestConformFails(t *testing.T) {
 	args := []string{"conform", "--device", "emu:?wire=mem:conform-here", "--peer", "emu:?wire=mem:conform-there", "--timeout", "1s",
 		"--run", "^(send-receive/immediate data|memory/ptag in use)$", "--junit", file}
 	o := run(t, args...)
-	if o.code != shell.ExitFailure || !strings.Contains(o.stdout, "1 passed, 1 failed, 0 skipped") || !strings.Contains(o.stdout, "messages.go:") ||
+	if o.code != shell.ExitFailure || !strings.Contains(o.stdout, "1 passed, 1 failed, 0 skipped") || !strings.Contains(o.stdout, "failed: connect x y") ||
 		!strings.HasSuffix(o.stderr, "1 of 2 checks failed\n") {
 		t.Errorf("%+v", o)
 	}
-	if f := readJUnit(t, file); f.Tests != 2 || f.Failures != 1 || f.Suites[0].Cases[0].Failure == nil || !strings.Contains(f.Suites[0].Cases[0].Failure.Text, "messages.go:") {
+	if f := readJUnit(t, file); f.Tests != 2 || f.Failures != 1 || f.Suites[0].Cases[0].Failure == nil || !strings.Contains(f.Suites[0].Cases[0].Failure.Text, "failed: connect x y") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -106,13 +102,10 @@ func TestConformArguments(t *testing.T) {
 		"--device is required": {"--peer", "emu:?wire=mem:x"},
 		"--device emu:?wire=udp://[::1]:9701: bad option (allowed: with peer=": {
 			"--device", "emu:?wire=udp://[::1]:9701", "--peer", "emu:?wire=udp://[::1]:9702&peer=[::1]:9701"},
-		"--section states-of-mind":          {"--section", "states-of-mind"},
-		"--run (":                           {"--run", "("},
-		"no check is called so":             {"--run", "^nothing$"},
-		"--timeout 999ms":                   {"--timeout", "999ms"},
-		"there is nothing for --junit":      {"--list", "--junit", "x"},
-		"a value for --section is required": {"--section", ""},
-		`no arguments, and was given "cq"`:  {"cq"},
+		"--section states-of-mind":     {"--section", "states-of-mind"},
+		"--run (":                      {"--run", "("},
+		"no check is called so":        {"--run", "^nothing$"},
+		"there is nothing for --junit": {"--list", "--junit", "x"},
 	} {
 		if o := run(t, append([]string{"conform"}, args...)...); o.code != shell.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
 			t.Errorf("%q: %+v", args, o)

@@ -7,17 +7,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
-	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -29,8 +27,6 @@ type demoReport struct {
 	Bandwidth []demoBandwidth  `json:"bandwidth"`
 	Policy    telemetry.Policy `json:"policy"`
 	Program   *programReport   `json:"program,omitempty" help:"with --image"`
-	Eager     *via.EagerStats  `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
-	Log       *logReport       `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type demoFile struct {
@@ -65,51 +61,21 @@ const demoDepth = 16
 type demoFlags struct {
 	Input    string        `flag:"input" help:"file to send (default this program itself)"`
 	Channels bool          `flag:"channels" help:"show channels: urgent cells beside bulk"`
-	Duration time.Duration `flag:"duration" default:"800ms" help:"how long to measure each latency and bandwidth, from 1ms to 1m"`
+	Duration time.Duration `flag:"duration" default:"800ms" range:"1ms..1m" help:"how long to measure each latency and bandwidth, from 1ms to 1m"`
 	Policy   policyFlags
-	Eager    eagerFlag
 	Image    fwcmd.ProgramFlags
-	Log      logFlag
 	Policies policiesFlags
-	Given    cmdtable.Given
-}
-
-// check refuses flags that have no part in what is to be shown.
-func (f *demoFlags) check() error {
-	given := func(flags ...string) string {
-		i := slices.IndexFunc(flags, f.Given)
-		if i < 0 {
-			return ""
-		}
-		return flags[i]
-	}
-	if !f.Policies.On {
-		if flag := given("output", "log-folder"); flag != "" {
-			return option.Errorf("--%s is about --policies, which is not there", flag)
-		}
-		return nil
-	}
-	if flag := given("channels", "duration", "input", "policy", "policy-at", "minpulse-send", "minpulse-recv", "eager", "image", "map", "show-map", "dma-log"); flag != "" {
-		return option.Errorf("--%s has no part in --policies, which chooses all of that itself: leave one of the two out", flag)
-	}
-	if given("output") != "" && f.Policies.Output == "" {
-		return option.Errorf("--output is required to be the name of a file")
-	}
-	if given("log-folder") != "" && f.Policies.Folder == "" {
-		return option.Errorf("--log-folder is required to be the name of a folder")
-	}
-	return nil
+	cmdtable.Force
 }
 
 func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error) {
-	if err := f.check(); err != nil {
-		return err
-	}
-	if f.Policies.On {
-		return p.demoPolicies(ctx, f.Policies, f.Log.Force.Force)
-	}
-	if f.Duration < time.Millisecond || f.Duration > time.Minute {
-		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "1ms to 1m"}
+	switch {
+	case f.Policies.On:
+		return p.demoPolicies(ctx, f.Policies, f.Force.Force)
+	case f.Policies.Output != "":
+		return option.Errorf("--output is about --policies, which is not there")
+	case f.Policies.Folder != "":
+		return option.Errorf("--log-folder is about --policies, which is not there")
 	}
 	if f.Channels {
 		return p.demoChannels(ctx, f.Duration)
@@ -133,18 +99,13 @@ func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error
 	} else if !st.Mode().IsRegular() {
 		return &fs.PathError{Op: "demo", Path: input, Err: errors.New("it is not a regular file")}
 	}
-	log, err := f.Log.open(input)
-	if err != nil {
-		return err
-	}
-	defer log.discard(&err)
-	a, b, err := openPair(ctx, f.Eager.options(opts))
+	a, b, err := openPair(ctx, opts)
 	if err != nil {
 		return err
 	}
 	defer closing(a, &err)
 	defer closing(b, &err)
-	if err := loadProgram(ctx, program, a, b); err != nil {
+	if err := program.Load(ctx, a.NIC, b.NIC); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	var r demoReport
@@ -165,17 +126,7 @@ func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error
 	if r.Program, err = reportProgram(program, a, b); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	if r.Eager, err = f.Eager.report(a); err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	if log != nil {
-		log.program = program
-		err = traceDemo(ctx, a, b, log)
-		if r.Log = log.finish(&err); err != nil {
-			return fmt.Errorf("demo: %w", err)
-		}
-	}
-	return p.Print(r, func(io.Writer) error { return p.printDemo(input, r) })
+	return p.Report(r)
 }
 
 // connected makes a connection between two NICs of this process.
@@ -265,24 +216,4 @@ func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, d time.Duratio
 		meter.Add(1)
 	}
 	return nil
-}
-
-func (p *program) printDemo(input string, r demoReport) error {
-	on, off := p.Emphasis()
-	w := p.Stdout
-	fmt.Fprintf(w, "%sfile%s %s, %s, sha256 %s… verified\n", on, off, input, units.Amount(r.File.Bytes), r.File.Received[:16])
-	fmt.Fprintf(w, "  a to b  %10.1f MB/s\n  b to a  %10.1f MB/s\n\n", r.File.Rate, r.Reverse.Rate)
-	fmt.Fprintf(w, "%sone-way latency%s      p50        p99      p99.9\n", on, off)
-	for _, l := range r.Latency {
-		fmt.Fprintf(w, "  %8s %9.2f us %7.2f us %7.2f us\n", units.Size(l.Bytes), l.P50, l.P99, l.P999)
-	}
-	fmt.Fprintf(w, "\n%sbandwidth%s\n", on, off)
-	for _, b := range r.Bandwidth {
-		fmt.Fprintf(w, "  %8s %9.1f MB/s\n", units.Size(b.Bytes), b.Rate)
-	}
-	_, err := fmt.Fprintf(w, "\n%sdelivery policy%s %s%s\n", on, off, r.Program.policy(), describePolicy(r.Policy))
-	r.Program.print(w, on, off)
-	printEager(w, r.Eager)
-	p.noteLog(r.Log)
-	return err
 }

@@ -3,15 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/cells"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -19,11 +14,15 @@ import (
 // channelsReport is the JSON output of demo --channels. Latencies are from the store that
 // sends a message to when it is found.
 type channelsReport struct {
-	Idle      demoLatency     `json:"idle"`
-	Urgent    demoLatency     `json:"urgent"`
-	Bulk      demoLatency     `json:"bulk"`
-	BulkRate  float64         `json:"bulk_mb_per_s"`
-	Histogram []latencyBucket `json:"histogram"`
+	Latency   []channelLatency `json:"latency"`
+	BulkRate  float64          `json:"bulk_mb_per_s"`
+	Histogram []latencyBucket  `json:"histogram" help:"messages that took up to so long, and longer than those before"`
+}
+
+// channelLatency is the latency of one kind of messages.
+type channelLatency struct {
+	Of string `json:"of" help:"urgent, idle wire; urgent, beside bulk; or bulk"`
+	demoLatency
 }
 
 // latencyBucket counts messages that took up to so long, and longer than the bucket before.
@@ -119,10 +118,11 @@ func (p *program) demoChannels(ctx context.Context, duration time.Duration) (err
 	if err := alternate(ctx, a, duration, urgent, bulk); err != nil {
 		return err
 	}
-	r := channelsReport{Idle: latencyOf(urgentWords, idle), Urgent: latencyOf(urgentWords, urgent.took), Bulk: latencyOf(bulkWords, bulk.took),
-		BulkRate:  float64(len(bulk.took)*bulkWords*channel.Word) / time.Since(began).Seconds() / 1e6,
-		Histogram: histogramOf(idle, urgent.took, bulk.took)}
-	return p.Print(r, func(w io.Writer) error { return p.printChannels(w, &r) })
+	r := channelsReport{BulkRate: float64(len(bulk.took)*bulkWords*channel.Word) / time.Since(began).Seconds() / 1e6,
+		Latency: []channelLatency{{"urgent, idle wire", latencyOf(urgentWords, idle)},
+			{"urgent, beside bulk", latencyOf(urgentWords, urgent.took)}, {"bulk", latencyOf(bulkWords, bulk.took)}}}
+	r.Histogram = histogramOf(idle, urgent.took, bulk.took)
+	return p.Report(r)
 }
 
 // alternate sends urgent cells, and bulk beside them if that is not nil, for a time. a is the
@@ -171,51 +171,4 @@ func histogramOf(idle, urgent, bulk []time.Duration) []latencyBucket {
 		all = append(all, latencyBucket{UpTo: units.Microseconds(limit), Idle: count(&idle), Urgent: count(&urgent), Bulk: count(&bulk)})
 	}
 	return all
-}
-
-// barWidth is the length of the longest bar of a column of the histogram.
-const barWidth = 20
-
-// bar is as long as n is of most. Few are a dot, so that they can be seen.
-func bar(n, most int) string {
-	if length := n * barWidth / max(most, 1); length > 0 || n == 0 {
-		return strings.Repeat("#", length)
-	}
-	return "."
-}
-
-func (p *program) printChannels(out io.Writer, r *channelsReport) error {
-	on, off := p.Emphasis()
-	w := new(strings.Builder)
-	fmt.Fprintf(w, `Two emulated NICs on one wire, with two pairs of channels between them. An urgent
-message, one cell with %d bytes, is sent every %d us with high priority: first on an
-idle wire, then beside bulk, messages of %d bytes (%d cells) of low priority, one
-behind the other (%.0f MB/s). How long they take, from the store that sends one to
-when the receiver finds it:
-
-`, r.Urgent.Bytes, urgentEvery/time.Microsecond, r.Bulk.Bytes, cells.Count(r.Bulk.Bytes), r.BulkRate)
-	for _, l := range []struct {
-		name string
-		of   demoLatency
-	}{{"urgent, idle wire", r.Idle}, {"urgent, beside bulk", r.Urgent}, {"bulk", r.Bulk}} {
-		fmt.Fprintf(w, "  %s%-20s%s p50 %8.1f us   p99 %8.1f us   p99.9 %8.1f us\n", on, l.name, off, l.of.P50, l.of.P99, l.of.P999)
-	}
-	fmt.Fprintf(w, `
-At the median bulk costs an urgent message %.1f us, while a message of bulk takes %.1f us:
-an urgent cell waits for a few cells of it, not for the message. What a busy machine adds
-is in the tails of all three. How many took up to so long:
-
-  %-11s %-*s  %-*s  %s
-`, r.Urgent.P50-r.Idle.P50, r.Bulk.P50, "", barWidth, "urgent, idle wire", barWidth, "urgent, beside bulk", "bulk")
-	var most latencyBucket
-	for _, b := range r.Histogram {
-		most.Idle, most.Urgent, most.Bulk = max(most.Idle, b.Idle), max(most.Urgent, b.Urgent), max(most.Bulk, b.Bulk)
-	}
-	for _, b := range r.Histogram {
-		row := fmt.Sprintf("  %8.0f us %-*s  %-*s  %s", b.UpTo, barWidth, bar(b.Idle, most.Idle), barWidth, bar(b.Urgent, most.Urgent), bar(b.Bulk, most.Bulk))
-		fmt.Fprintln(w, strings.TrimRight(row, " "))
-	}
-	fmt.Fprintln(w, "\nThe longest bar of each column is as many as there are at most; a dot is a few.")
-	_, err := io.WriteString(out, command.Wrap(w.String()))
-	return err
 }

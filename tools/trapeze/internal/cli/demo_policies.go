@@ -5,24 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
@@ -53,16 +51,27 @@ type demonstrated struct {
 	file   string // of its logs
 	policy via.Policy
 	image  string // control program that decides, or none
+	single bool   // the NICs have one buffer in each direction
+}
+
+// buffers is the number of frames that each NIC holds in each direction.
+func (d *demonstrated) buffers() int {
+	if d.single {
+		return 1
+	}
+	return engine.DefaultBuffers
 }
 
 var demonstratedPolicies = []demonstrated{
-	{"store-and-forward", "store-and-forward", via.Policy{Name: "store-and-forward"}, ""},
-	{"eager", "eager", sizedPolicy("eager", via.AtNIC), ""},
-	{"cut-through (static, pure)", "cut-through", sizedPolicy("cut-through", via.AtNIC), ""},
-	{"amp", "amp", sizedPolicy("amp", via.AtNIC), ""},
-	{"auto", "auto", via.Policy{Name: "auto"}, ""},
-	{"amp, by the host's pulses", "amp-host", sizedPolicy("amp", via.AtHost), ""},
-	{"amp, a control program", "amp-program", sizedPolicy("amp", via.AtNIC), "amp"},
+	{name: "store-and-forward, one buffer", file: "store-and-forward-1", policy: via.Policy{Name: "store-and-forward"}, single: true},
+	{name: "store-and-forward", file: "store-and-forward", policy: via.Policy{Name: "store-and-forward"}},
+	{name: "cut-through, one buffer", file: "cut-through", policy: sizedPolicy("cut-through", via.AtNIC)},
+	{name: "static", file: "static", policy: sizedPolicy("static", via.AtNIC)},
+	{name: "eager, two buffers", file: "eager", policy: sizedPolicy("eager", via.AtNIC)},
+	{name: "amp", file: "amp", policy: sizedPolicy("amp", via.AtNIC)},
+	{name: "auto", file: "auto", policy: via.Policy{Name: "auto"}},
+	{name: "amp, by the host's pulses", file: "amp-host", policy: sizedPolicy("amp", via.AtHost)},
+	{name: "amp, a control program", file: "amp-program", policy: sizedPolicy("amp", via.AtNIC), image: "amp"},
 }
 
 // sizedPolicy is a policy whose threshold or pulse is one burst.
@@ -72,32 +81,30 @@ func sizedPolicy(name string, at driver.Placement) via.Policy {
 
 // policiesReport is the JSON object of demo --policies.
 type policiesReport struct {
-	Bytes      int            `json:"bytes" help:"of a message, which is one frame"`
-	Burst      int            `json:"burst_bytes"`
-	Rate       float64        `json:"wire_mb_per_s"`
-	Delay      float64        `json:"wire_delay_us"`
-	SendBus    float64        `json:"sender_bus_mb_per_s"`
-	ReceiveBus float64        `json:"receiver_bus_mb_per_s"`
-	Setup      float64        `json:"setup_us" help:"of each transfer"`
-	Policies   []policyReport `json:"policies"`
-	Picture    string         `json:"picture,omitempty" help:"with --output"`
-	Logs       []string       `json:"logs,omitempty" help:"with --log-folder"`
-}
-
-// policyReport is one policy under both loads.
-type policyReport struct {
-	Policy string     `json:"policy"`
-	At     string     `json:"at" help:"nic, host or program"`
-	Idle   loadReport `json:"idle" help:"one message after the other"`
-	Loaded loadReport `json:"loaded" help:"messages behind each other"`
+	Bytes      int          `json:"bytes" help:"of a message, which is one frame"`
+	Burst      int          `json:"burst_bytes"`
+	Rate       float64      `json:"wire_mb_per_s"`
+	Delay      float64      `json:"wire_delay_us"`
+	SendBus    float64      `json:"sender_bus_mb_per_s"`
+	ReceiveBus float64      `json:"receiver_bus_mb_per_s"`
+	Setup      float64      `json:"setup_us" help:"of each transfer"`
+	Idle       []loadReport `json:"idle" help:"one message after the other"`
+	Loaded     []loadReport `json:"loaded" help:"messages behind each other"`
+	Picture    string       `json:"picture,omitempty" help:"with --output"`
+	Logs       []string     `json:"logs,omitempty" help:"with --log-folder"`
 }
 
 // loadReport is one policy under one load.
 type loadReport struct {
-	Latency   float64         `json:"p50_us" help:"from posting a message until it is received"`
-	Way       float64         `json:"way_us" help:"from hostTx's start with a frame to hostRcv's end, median"`
-	Rate      float64         `json:"mb_per_s" help:"at which hostRcv ends frames, median"`
-	Transfers transfersReport `json:"transfers_per_frame"`
+	Policy  string  `json:"policy"`
+	At      string  `json:"at" help:"nic, host or program"`
+	Latency float64 `json:"p50_us" help:"from posting a message until it is received"`
+	Way     float64 `json:"way_us" help:"from hostTx's start with a frame to hostRcv's end, median"`
+	Rate    float64 `json:"mb_per_s" help:"at which hostRcv ends frames, median"`
+	transfersReport
+	// Shares of successive frames.
+	SenderOverlap   float64 `json:"sender_overlap" help:"of successive frames those of which hostTx begins the later before netTx has ended the earlier"`
+	ReceiverOverlap float64 `json:"receiver_overlap" help:"of successive frames those of which netRcv begins the later before hostRcv has ended the earlier"`
 
 	log dmalog.Log
 }
@@ -112,7 +119,7 @@ type transfersReport struct {
 
 // policiesFlags are those of demo --policies.
 type policiesFlags struct {
-	On     bool   `flag:"policies" help:"show what delivery policies do, idle and loaded"`
+	On     bool   `flag:"policies" excludes:"channels,duration,input,policy,policy-at,minpulse-send,minpulse-recv,image,map,show-map" help:"show what delivery policies do, idle and loaded"`
 	Output string `flag:"output" help:"with --policies: write a picture of packet flow graphs to this file, SVG"`
 	Folder string `flag:"log-folder" help:"with --policies: write the DMA log of each run into this folder, made if it is missing, as POLICY-LOAD.log"`
 }
@@ -161,11 +168,11 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 	meter := p.Steps("policies", len(demonstratedPolicies))
 	defer meter.Stop()
 	for _, d := range demonstratedPolicies {
-		one, err := d.run(ctx)
+		idle, loaded, err := d.run(ctx)
 		if err != nil {
 			return fmt.Errorf("demo --policies, %s: %w", d.name, err)
 		}
-		r.Policies = append(r.Policies, one)
+		r.Idle, r.Loaded = append(r.Idle, idle), append(r.Loaded, loaded)
 		meter.Add(1)
 	}
 	meter.Stop()
@@ -180,7 +187,7 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 	}
 	if f.Folder != "" {
 		for i, d := range demonstratedPolicies {
-			for k, load := range []*loadReport{&r.Policies[i].Idle, &r.Policies[i].Loaded} {
+			for k, load := range []*loadReport{&r.Idle[i], &r.Loaded[i]} {
 				path := d.log(f.Folder, loads[k])
 				if err := dmalog.Write(files[path], load.log); err != nil {
 					return outfile.Explain("--log-folder", err)
@@ -194,7 +201,7 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 			return outfile.Explain("demo --policies", err)
 		}
 	}
-	return p.Print(r, func(w io.Writer) error { return p.printPolicies(w, &r) })
+	return p.Report(r)
 }
 
 // loads name the two loads, in logs' names.
@@ -206,49 +213,47 @@ func (d *demonstrated) log(folder, load string) string {
 }
 
 // run runs one policy on NICs of its own.
-func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
+func (d *demonstrated) run(ctx context.Context) (idle, loaded loadReport, err error) {
 	buses := []int64{policiesSendBus, policiesReceiveBus}
 	a, b, err := peer.OpenPair(ctx, via.Options{Policy: d.policy}, emulator.PairOptions{
 		Shape: wire.ShaperOptions{Path: speed.Path{Rate: policiesRate}, Delay: policiesDelay},
 		Pipeline: func() engine.Pipeline {
 			bus := buses[0]
 			buses = buses[1:]
-			return engine.Pipeline{Burst: policiesBurst, Bus: bus, Setup: policiesSetup}
+			return engine.Pipeline{Burst: policiesBurst, Bus: bus, Setup: policiesSetup, Buffers: d.buffers()}
 		},
 	})
 	if err != nil {
-		return r, err
+		return idle, loaded, err
 	}
 	defer closing(a, &err)
 	defer closing(b, &err)
-	program, err := fwcmd.Choose(d.image)
+	program, err := (&fwcmd.ProgramFlags{Image: d.image}).Open()
 	if err != nil {
-		return r, err
+		return idle, loaded, err
 	}
-	if err := loadProgram(ctx, program, a, b); err != nil {
-		return r, err
+	if err := program.Load(ctx, a.NIC, b.NIC); err != nil {
+		return idle, loaded, err
 	}
-	log := &recorder{setup: dmalog.Setup{Burst: policiesBurst, Rate: policiesRate, Delay: units.Microseconds(policiesDelay)}, program: program}
+	log := &recorder{setup: dmalog.Setup{Burst: policiesBurst, Buffers: d.buffers(), Rate: policiesRate, Delay: units.Microseconds(policiesDelay)}, program: program}
 	x, y, err := connected(ctx, a, b, "trapeze-demo/policies", via.ConnOptions{Reliability: via.ReliableDelivery, MaxMessage: policiesBytes,
 		SendDepth: demoDepth, RecvDepth: demoDepth})
 	if err != nil {
-		return r, err
+		return idle, loaded, err
 	}
 	defer func() { err = errors.Join(err, x.Close(), y.Close()) }()
 	if err := oneByOne(ctx, x, y, policiesSettle, nil); err != nil { // policies that learn have learned
-		return r, err
+		return idle, loaded, err
 	}
-	r.Policy = d.name
-	if r.Idle, err = d.measure(ctx, log, a, b, policiesIdle, func(took []time.Duration) error { return oneByOne(ctx, x, y, policiesIdle, took) }); err != nil {
-		return r, err
+	if idle, err = d.measure(ctx, log, a, b, policiesIdle, func(took []time.Duration) error { return oneByOne(ctx, x, y, policiesIdle, took) }); err != nil {
+		return idle, loaded, err
 	}
-	r.At = r.Idle.log.Setup.At
-	r.Loaded, err = d.measure(ctx, log, a, b, policiesLoaded, func(took []time.Duration) error {
+	loaded, err = d.measure(ctx, log, a, b, policiesLoaded, func(took []time.Duration) error {
 		all, err := measure.BurstTimes(ctx, x, y, policiesBytes, policiesLoaded)
 		copy(took, all)
 		return err
 	})
-	return r, err
+	return idle, loaded, err
 }
 
 // oneByOne sends messages of which each has come before the next goes.
@@ -296,16 +301,41 @@ func (d *demonstrated) measure(ctx context.Context, log *recorder, a, b *via.NIC
 			continue
 		}
 		slices.Sort(took)
-		r = loadReport{Rate: rate, Latency: units.Microseconds(took[count/2]), log: log.log()}
+		r = loadReport{Policy: d.name, At: log.setup.At, Rate: rate, Latency: units.Microseconds(took[count/2]), log: log.log()}
 		ways := ways(log.records)
 		r.Way = dmalog.Microseconds(ways[len(ways)/2].way)
+		r.SenderOverlap, r.ReceiverOverlap = dmalog.Overlaps(log.records)
 		counts := [dmalog.Engines]float64{}
 		for _, t := range log.records {
-			counts[t.Engine] += 1 / float64(count)
+			if !t.Control {
+				counts[t.Engine] += 1 / float64(count)
+			}
 		}
-		r.Transfers = transfersReport{counts[dmalog.HostTx], counts[dmalog.NetTx], counts[dmalog.NetRcv], counts[dmalog.HostRcv]}
+		r.transfersReport = transfersReport{counts[dmalog.HostTx], counts[dmalog.NetTx], counts[dmalog.NetRcv], counts[dmalog.HostRcv]}
 	}
 	return r, ctx.Err()
+}
+
+// once reports whether every engine has moved just so many bytes, and something of each frame. Then
+// no frame was sent again, or begun again and dropped since it had arrived. So packets have the same
+// numbers at both ends.
+func once(records []dmalog.Record, bytes int) bool {
+	var moved, last [dmalog.Engines]int
+	var seen [dmalog.Engines]map[int]bool
+	for _, r := range records {
+		if seen[r.Engine] == nil {
+			seen[r.Engine] = map[int]bool{}
+		}
+		seen[r.Engine][r.Packet] = true
+		moved[r.Engine] += r.Bytes
+		last[r.Engine] = max(last[r.Engine], r.Packet)
+	}
+	for e, n := range moved {
+		if n != bytes || len(seen[e]) != last[e]+1 {
+			return false
+		}
+	}
+	return true
 }
 
 // frameWay is the time of a frame on its way through all engines.
@@ -352,35 +382,4 @@ func rateOf(records []dmalog.Record) float64 {
 	}
 	slices.Sort(spans)
 	return rateFrames * policiesBytes / dmalog.Microseconds(spans[len(spans)/2])
-}
-
-func (p *program) printPolicies(out io.Writer, r *policiesReport) error {
-	on, off := p.Emphasis()
-	fmt.Fprintf(out, `Two emulated NICs on one wire, and messages of %s, each one frame. The wire carries
-%g MB/s and takes %g us more; bursts are of %d bytes. The sender's bus moves %g MB/s, the
-receiver's %g. Each transfer takes %g us beside its bytes.
-
-`, units.Size(r.Bytes), r.Rate, r.Delay, r.Burst, r.SendBus, r.ReceiveBus, r.Setup)
-	for i, load := range []string{"idle: one message after the other", "loaded: messages behind each other"} {
-		t := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(out, "%s%s%s\n", on, load, off)
-		fmt.Fprintln(t, "policy\tlatency us\tframe's way us\tMB/s\thostTx\tnetTx\tnetRcv\thostRcv\t")
-		for _, one := range r.Policies {
-			l := []*loadReport{&one.Idle, &one.Loaded}[i]
-			fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", one.Policy, l.Latency, l.Way, l.Rate,
-				l.Transfers.HostTx, l.Transfers.NetTx, l.Transfers.NetRcv, l.Transfers.HostRcv)
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(out)
-	}
-	_, err := fmt.Fprintln(out, "The engines' columns are transfers for each frame.")
-	if r.Picture != "" {
-		p.Note("packet flow graphs in %s", r.Picture)
-	}
-	for _, l := range r.Logs {
-		p.Note("trapeze-lab model replay --log %s", l)
-	}
-	return err
 }

@@ -9,27 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
-
-// TestList looks at a host without PCI.
-func TestList(t *testing.T) {
-	var r struct {
-		Functions []map[string]any
-		Emulated  []map[string]string
-		Schemes   []string
-	}
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "sys"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	decode(t, run(t, "list", "--json", "--root", root), &r)
-	if r.Functions == nil || len(r.Functions) != 0 || len(r.Emulated) == 0 || !slices.Equal(r.Schemes, []string{"agent", "emu", "eth", "pci", "vfio-user"}) {
-		t.Errorf("list says %+v", r)
-	}
-}
 
 func TestInfo(t *testing.T) {
 	var r struct {
@@ -76,7 +61,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("BARs %+v", r.BARs)
 	}
 	o := run(t, "info")
-	if o.code != shell.ExitOK || !strings.Contains(o.stdout, "ready, link up") || !strings.Contains(o.stdout, "identity 1.0") {
+	if o.code != shell.ExitOK || !strings.Contains(o.stdout, "  ready         true\n") || !strings.Contains(o.stdout, "identity   1.0") {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -99,21 +84,7 @@ func TestPing(t *testing.T) {
 		}
 	}
 	o := run(t, "ping", "-c", "3", "-i", "0")
-	if o.code != shell.ExitOK || strings.Count(o.stdout, "64 bytes from ") != 3 || !strings.Contains(o.stdout, "3 sent, 3 received, 0 lost (0.0 %)\nround trip min/avg/p50/p99/max = ") {
-		t.Errorf("got %+v", o)
-	}
-}
-
-func TestPingEager(t *testing.T) {
-	var r struct {
-		Received uint64
-		Eager    map[string]uint64
-	}
-	decode(t, run(t, "ping", "--json", "-c", "5", "-i", "1ms", "--eager"), &r)
-	if e := r.Eager; r.Received != 5 || e["blocks_read"] != 0 || e["blocks_taken"] < 10 || e["blocks_pushed"] < 10 || e["sram_free_bytes"] == 0 {
-		t.Errorf("got %+v", r)
-	}
-	if o := run(t, "ping", "-c", "1", "--eager"); !strings.Contains(o.stdout, ", 0 read from the host's; ") {
+	if o.code != shell.ExitOK || strings.Count(o.stdout, "64 bytes from ") != 3 || !strings.Contains(o.stdout, "sent         3\nreceived     3\nlost         0\n") {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -127,12 +98,23 @@ func signalled(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// interrupted runs a command that SIGINT ends after a while. It is run again, for longer, as long as a busy machine had no time
+// before for what stdout must say.
+func interrupted(t *testing.T, stdout string, args ...string) (o outcome) {
+	t.Helper()
+	for while := 300 * time.Millisecond; while < time.Minute && !strings.Contains(o.stdout, stdout); while *= 2 {
+		o = runWith(signalled(t, while), nil, args...)
+	}
+	return o
+}
+
 func TestPingInterrupted(t *testing.T) {
 	tests := map[string]func(*testing.T){}
 	for count, want := range map[string]int{"0": shell.ExitOK, "1000000": 130} {
 		tests[count] = func(t *testing.T) {
-			o := runWith(signalled(t, 2*time.Second), nil, "ping", "--count", count, "--quiet", "--interval", "1ms")
-			if o.code != want || !strings.Contains(o.stdout, "round trip min/avg") {
+			const says = "p50_us "
+			o := interrupted(t, says, "ping", "--count", count, "--quiet", "--interval", "1ms")
+			if o.code != want || !strings.Contains(o.stdout, says) {
 				t.Errorf("%+v", o)
 			}
 		}
@@ -150,9 +132,7 @@ func TestPingNobody(t *testing.T) {
 
 func TestDemo(t *testing.T) {
 	input := filepath.Join(t.TempDir(), "input")
-	if err := os.WriteFile(input, make([]byte, 1_234_567), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(input, make([]byte, 1_234_567), 0o600))
 	type file struct {
 		Bytes    uint64
 		Sent     string  `json:"sha256_sent"`
@@ -183,9 +163,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("bandwidth %v", b)
 		}
 	}
-	if !slices.Equal(sizes, []float64{64, 4096, 8192, 65536, 8192, 65536}) {
-		t.Errorf("sizes %v", sizes)
-	}
+	should.Same(t, sizes, []float64{64, 4096, 8192, 65536, 8192, 65536}, "sizes")
 }
 
 func TestDemoInterrupted(t *testing.T) {

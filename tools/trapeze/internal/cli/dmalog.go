@@ -3,17 +3,14 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
@@ -28,8 +25,7 @@ const maxLogged = 16384
 
 // logFlag is --dma-log.
 type logFlag struct {
-	Path  string `flag:"dma-log" help:"write the NIC's DMA transfers to this file, for 'trapeze-lab plot flow --log FILE'"`
-	Given cmdtable.Given
+	Path string `flag:"dma-log" help:"write the NIC's DMA transfers to this file, for 'trapeze-lab plot flow --log FILE'"`
 	cmdtable.Force
 }
 
@@ -62,32 +58,16 @@ type recorded struct {
 }
 
 // open starts the file, so that one that cannot be written is refused before
-// anything else is done. taken, if not empty, is a file that the command reads
-// or writes itself.
-func (f *logFlag) open(taken string) (*recorder, error) {
-	switch {
-	case !f.Given("dma-log"):
+// anything else is done.
+func (f *logFlag) open() (*recorder, error) {
+	if f.Path == "" {
 		return nil, nil
-	case taken != "" && taken != "-" && sameFile(f.Path, taken):
-		return nil, option.Errorf("--dma-log %s: that is the file that is to be transferred", f.Path)
 	}
 	file, err := outfile.Create(f.Path, 0o644, f.Force.Force)
 	if err != nil {
 		return nil, outfile.Explain("--dma-log", err)
 	}
 	return &recorder{path: f.Path, file: file}, nil
-}
-
-// sameFile reports whether two paths lead to one file, or would.
-func sameFile(a, b string) bool {
-	x, err := os.Stat(a)
-	y, berr := os.Stat(b)
-	if err == nil && berr == nil {
-		return os.SameFile(x, y)
-	}
-	a, err = filepath.Abs(a)
-	b, berr = filepath.Abs(b)
-	return err == nil && berr == nil && a == b
 }
 
 // watchAt is watch for the NIC that was opened at an address, whose options say what speed it has.
@@ -101,6 +81,7 @@ func (r *recorder) watchAt(address string, receives bool, nic *via.NIC) error {
 	}
 	// Of another device than an emulated one these say nothing, and of that they are right.
 	r.setup.Burst, _ = strconv.Atoi(a.Options.Get("burst"))
+	r.setup.Buffers, _ = strconv.Atoi(a.Options.Get("buffers"))
 	rate, _ := speed.ParseRate(a.Options.Get("rate"))
 	delay, _ := time.ParseDuration(a.Options.Get("delay"))
 	r.setup.Rate, r.setup.Delay = float64(rate), units.Microseconds(delay)
@@ -115,7 +96,7 @@ func (r *recorder) watch(receives bool, nics ...*via.NIC) error {
 		return nil
 	}
 	r.ends, r.records, r.dropped = nil, nil, 0
-	r.setup.Burst = cmp.Or(r.setup.Burst, speed.DefaultBurst)
+	r.setup.Burst, r.setup.Buffers = cmp.Or(r.setup.Burst, speed.DefaultBurst), cmp.Or(r.setup.Buffers, engine.DefaultBuffers)
 	sends := 0
 	if receives {
 		sends = 1
@@ -135,10 +116,8 @@ func (r *recorder) finish(err *error) *logReport {
 	if r == nil || *err != nil {
 		return nil
 	}
-	if r.records == nil {
-		if *err = r.read(); *err != nil {
-			return nil
-		}
+	if *err = r.read(); *err != nil {
+		return nil
 	}
 	e := dmalog.Write(r.file, r.log())
 	if e == nil {
@@ -229,16 +208,4 @@ func (r *recorder) discard(err *error) {
 	if e := r.file.Discard(); e != nil {
 		*err = errors.Join(*err, e)
 	}
-}
-
-// noteLog tells a person where the log is.
-func (p *program) noteLog(r *logReport) {
-	if r == nil {
-		return
-	}
-	more := ""
-	if r.Dropped > 0 {
-		more = fmt.Sprintf(", the first of %d", uint64(r.Transfers)+r.Dropped)
-	}
-	p.Note("%d transfers%s in %s; to draw them:\n  trapeze-lab plot flow --log %s --output flow.svg", r.Transfers, more, r.File, r.File)
 }

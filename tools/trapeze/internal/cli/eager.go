@@ -1,11 +1,6 @@
 package cli
 
-import (
-	"fmt"
-	"io"
-
-	"github.com/trapeze-nic/trapeze/via"
-)
+import "github.com/trapeze-nic/trapeze/via"
 
 // eagerFlag is --eager of the commands that move messages.
 type eagerFlag struct {
@@ -28,16 +23,4 @@ func (f eagerFlag) report(nic *via.NIC) (*via.EagerStats, error) {
 		return nil, err
 	}
 	return &s, nil
-}
-
-// printEager prints what report returns.
-func printEager(w io.Writer, s *via.EagerStats) {
-	if s == nil {
-		return
-	}
-	fmt.Fprintf(w, "eager: %d blocks taken from the NIC's memory, %d read from the host's; %d pushed, %d of them again", s.Taken, s.Read, s.Pushed, s.Again)
-	if s.FellBack > 0 {
-		fmt.Fprintf(w, "; %d registrations found no room", s.FellBack)
-	}
-	fmt.Fprintln(w)
 }

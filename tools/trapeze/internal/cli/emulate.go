@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -35,10 +37,9 @@ type emulatedNIC struct {
 
 type emulateFlags struct {
 	Sockets []string `flag:"socket" help:"socket to serve a NIC at; give it again for another NIC"`
-	Wire    string   `flag:"wire" help:"what the NIC is plugged into: loop, udp://HOST:PORT, shm:PATH or a NIC as pci:FUNCTION, afxdp:INTERFACE, vhost-user:PATH (one NIC only), or memif:PATH&role=server"`
+	Wire    string   `flag:"wire" help:"what the NIC is plugged into, if it is one: loop, udp://HOST:PORT, shm:PATH, memif:PATH&role=server or a NIC as pci:FUNCTION, afxdp:INTERFACE, vhost-user:PATH"`
 	Device  string   `flag:"device" default:"emu:" help:"options of the NICs, as an emu: or eth: address"`
 	Mode    string   `flag:"mode" default:"0600" help:"permissions of the sockets: who can write to one can use its NIC"`
-	Verbose bool     `flag:"verbose,v" help:"log on stderr clients that come and go, and the wires' counters at the end"`
 }
 
 // listening is a socket with its path.
@@ -78,7 +79,7 @@ func (p *program) emulate(ctx context.Context, f *emulateFlags, _ []string) (err
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	return p.serve(ctx, f, sockets, nics)
+	return p.serve(ctx, sockets, nics)
 }
 
 // address is --device with --wire put in.
@@ -107,7 +108,7 @@ func listenAll(paths []string, mode fs.FileMode) (sockets []listening, err error
 		return nil, err
 	}
 	for _, s := range handed {
-		sockets = append(sockets, listening{s.Listener.Addr().String(), s.Listener})
+		sockets = append(sockets, listening{s.Addr().String(), s})
 	}
 	defer func() {
 		if err != nil {
@@ -133,12 +134,8 @@ func listenAll(paths []string, mode fs.FileMode) (sockets []listening, err error
 }
 
 // serve serves until ctx ends.
-func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listening, nics []*emulator.Device) error {
-	level := slog.LevelWarn
-	if f.Verbose {
-		level = slog.LevelInfo
-	}
-	log := command.Logger(ctx, level)
+func (p *program) serve(ctx context.Context, sockets []listening, nics []*emulator.Device) error {
+	log := command.Logger(ctx, slog.LevelWarn)
 	stop := ctx // the command is meant to end with it
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -157,7 +154,7 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 		cancel(err)
 	}
 	serving.Wait()
-	if _, err := activation.Stopping(); err != nil {
+	if err := activation.Notify(daemon.SdNotifyStopping); err != nil {
 		log.Warn("cannot tell the service manager", "error", err)
 	}
 	if stop.Err() != nil {
@@ -202,6 +199,5 @@ func (p *program) ready(r emulateReport) error {
 		}
 		p.Note("serving; Ctrl-C ends it")
 	}
-	_, err := activation.Ready()
-	return err
+	return activation.Notify(daemon.SdNotifyReady)
 }

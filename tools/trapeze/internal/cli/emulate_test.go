@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -76,9 +78,7 @@ func TestEmulate(t *testing.T) {
 	}
 
 	o := stop()
-	if o.code != shell.ExitOK {
-		t.Errorf("emulate ended with %d: %s", o.code, o.stderr)
-	}
+	should.Be(t, o.code, shell.ExitOK, "emulate ended with: %s", o.stderr)
 	var report struct {
 		NICs []struct{ Address, Socket, MAC string }
 	}
@@ -96,9 +96,7 @@ func TestEmulate(t *testing.T) {
 func TestEmulateRefusals(t *testing.T) {
 	one, three := socketPaths(t, 1), socketPaths(t, 3)
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(plain, []byte("mine"), 0o600))
 	busy := socketPaths(t, 1)
 	defer serving(t, busy)()
 	for _, c := range []struct {

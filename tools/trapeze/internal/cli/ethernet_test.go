@@ -14,6 +14,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	_ "github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
@@ -62,15 +64,10 @@ func TestFilterOfEthernet(t *testing.T) {
 		}
 	}
 
-	nic, err := via.Open(conform.Context(t), device, via.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(via.Open(conform.Context(t), device, via.Options{}))(t)
 	e := conform.NewEnd(t, nic, conform.Setup{Memory: via.DefaultDepth * 2048, Attributes: via.VIAttributes{Frames: via.AllFrames, MaxTransfer: 1514}})
 	for i, d := range e.Recv {
-		if err := e.VI.PostRecv(e.Prepare(t, d, i*2048, 1514)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.VI.PostRecv(e.Prepare(t, d, i*2048, 1514)))
 	}
 	for i := range frames {
 		peer.send(udpFrame(t, bad, to, byte(i)))
@@ -80,23 +77,17 @@ func TestFilterOfEthernet(t *testing.T) {
 	for i := range frames {
 		d := pair.MustTake(e.VI.RecvDone)
 		got := e.Memory.Bytes()[slices.Index(e.Recv, d)*2048:][:d.Length()]
-		if want := udpFrame(t, good, to, byte(i)); !slices.Equal(got, want) {
-			t.Fatalf("frame %d: % x, want % x", i, got, want)
-		}
+		must.Same(t, got, udpFrame(t, good, to, byte(i)), "frame %d", i)
 		d.Rearm()
-		if err := e.VI.PostRecv(d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.VI.PostRecv(d))
 	}
-	if err := nic.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, nic.Close())
 	var report struct {
-		Results []struct{ Entries []struct{ Key, Value string } }
+		Entries []struct{ Key, Value string }
 	}
 	decode(t, run(t, "fw", "map", "--json", "--device", device, "image:acl", "rules", "get", hex.EncodeToString(key)), &report)
 	rule.Hits = frames
-	if got := report.Results[0].Entries[0].Value; got != hex.EncodeToString(rule.Bytes()) {
+	if got := report.Entries[0].Value; got != hex.EncodeToString(rule.Bytes()) {
 		t.Errorf("the rule is %s, want %x", got, rule.Bytes())
 	}
 	if o := stop(); o.code != shell.ExitOK {
@@ -110,13 +101,9 @@ func udpFrame(t *testing.T, from, to netip.Addr, number byte) []byte {
 	link := &layers.Ethernet{SrcMAC: []byte{2, 0, 0, 0, 0, 1}, DstMAC: []byte{2, 0, 0, 0, 0, 2}, EthernetType: layers.EthernetTypeIPv4}
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
 	udp := &layers.UDP{SrcPort: 7, DstPort: 9}
-	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, udp.SetNetworkLayerForChecksum(ip))
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, link, ip, udp, gopacket.Payload{number, 30: number}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, link, ip, udp, gopacket.Payload{number, 30: number}))
 	return b.Bytes()
 }
 
@@ -128,27 +115,15 @@ type ethernetPeer struct {
 
 func openPeer(t *testing.T, address string) ethernetPeer {
 	t.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	p, err := ethernet.Open(ctx, address, ethernet.Options{Pool: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.Open(ctx, address, ethernet.Options{Pool: pool}))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
+		should.OK(t, pool.Close())
 	})
-	if _, err := ethernet.WaitLink(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ethernet.WaitLink(ctx, p))(t)
 	return ethernetPeer{t, p.Queue(0)}
 }
 
@@ -158,7 +133,5 @@ func (e ethernetPeer) send(b []byte) {
 	e.q.Cache().Alloc(frames)
 	frames[0].Length = uint16(len(b))
 	copy(e.q.Cache().Pool().Bytes(frames[0]), b)
-	if n, err := e.q.Send(frames); n != 1 || err != nil {
-		e.t.Fatalf("sent %d, %v", n, err)
-	}
+	must.Give(e.q.Send(frames))(e.t, 1)
 }

@@ -50,18 +50,3 @@ func dial(ctx context.Context, nic *via.NIC, remote via.Address, o via.ConnOptio
 	}
 	return c, err
 }
-
-// dialFile connects to the receiver of a file at mac.
-func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Duration) (*via.Stream, error) {
-	o := fileOptions(min(chunk, int(nic.Query().MaxTransfer)))
-	c, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: fileDiscriminator}, o, timeout)
-	if err != nil {
-		return nil, err
-	}
-	return c.Stream()
-}
-
-// listenFile waits for one sender of a file.
-func listenFile(nic *via.NIC, refused func(via.Remote, error)) (*via.Listener, error) {
-	return via.Listen(nic, fileDiscriminator, via.ListenOptions{Conn: acceptOptions, Limit: 1, Refused: refused})
-}

@@ -1,56 +1,33 @@
 package cli_test
 
 import (
-	"bytes"
-	"context"
-	"crypto/rand"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
-
-func TestExistingOutputIsRefusedAtOnce(t *testing.T) {
-	out, content := file(t, "out", 10)
-	o := run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--output", out)
-	if o.code != shell.ExitFailure || !strings.Contains(o.stderr, "exists") || !strings.Contains(o.stderr, "--force") {
-		t.Errorf("got %+v", o)
-	}
-	if got, _ := os.ReadFile(out); !bytes.Equal(got, content) {
-		t.Error("it was touched")
-	}
-}
 
 func TestUnwritableOutputIsRefusedAtOnce(t *testing.T) {
 	const device = "emu:?wire=udp://127.0.0.1:0"
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("file", nil, 0o600); err != nil {
-		t.Fatal(err)
+	if o := run(t, "recv", "--device", device, "--output", "no/such"); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "no such file") || strings.Contains(o.stderr, "waiting") {
+		t.Errorf("%+v", o)
 	}
-	for output, says := range map[string]string{
-		"no/such/directory": "no such file or directory",
-		"new/":              "no such file or directory",
-		"file/x":            "not a directory",
-	} {
-		o := run(t, "recv", "--device", device, "--output", output)
-		if o.code != shell.ExitFailure || !strings.Contains(o.stderr, says) || strings.Contains(o.stderr, "waiting") {
-			t.Errorf("%s: %+v", output, o)
-		}
-	}
-	if err := os.Chmod(".", 0o500); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(".", 0o500))
 	t.Cleanup(func() { _ = os.Chmod(".", 0o700) }) // for those who remove it
 	if f, err := os.Create("x"); err == nil {
 		f.Close()
 		t.Skip("root writes anywhere")
 	}
-	for _, args := range [][]string{{"--output", "out"}, {"--output", "file", "--force"}, {}} {
+	for _, args := range [][]string{{"--output", "out"}, {}} {
 		o := run(t, append([]string{"recv", "--device", device}, args...)...)
 		if o.code != shell.ExitFailure || !strings.Contains(o.stderr, "permission denied") || strings.Contains(o.stderr, "waiting") {
 			t.Errorf("%v: %+v", args, o)
@@ -58,33 +35,149 @@ func TestUnwritableOutputIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestOutputBecomesUnwritable: the sender hears why its file is not taken, but not
-// where it would have gone.
-func TestOutputBecomesUnwritable(t *testing.T) {
-	input, _ := file(t, "in", 100)
-	dir := filepath.Join(t.TempDir(), "directory")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
+// TestListedAddressesOpen: each form of address that list shows is one that opens.
+func TestListedAddressesOpen(t *testing.T) {
+	var r struct {
+		Emulated []struct{ Address, Description string }
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	wire := "emu:?wire=mem:" + rand.Text()
-	var stdout, stderr outputtest.Buffer
-	done := make(chan int, 1)
-	go func() {
-		done <- cli.Program.Run(ctx, []string{"recv", "--device", wire, "--output", filepath.Join(dir, "out")}, nil, &stdout, &stderr)
-	}()
-	for !strings.Contains(stderr.String(), "waiting for a file") && ctx.Err() == nil {
-		time.Sleep(5 * time.Millisecond)
+	decode(t, run(t, "list", "--json", "--root", recordedHost(t)), &r)
+	key := filepath.Join(t.TempDir(), "key")
+	must.OK(t, os.WriteFile(key, []byte(strings.Repeat("5a", 32)), 0o600))
+	wires := map[string]bool{}
+	for _, e := range r.Emulated {
+		_, wire, _ := strings.Cut(e.Address, "wire=")
+		kind, _, _ := strings.Cut(wire, ":")
+		wires[kind] = true
+		address := strings.NewReplacer("peer=HOST:PORT", "peer=127.0.0.1:9", "HOST:PORT", "127.0.0.1:0", "NAME", "listed", "FILE", key, "PATH", filepath.Join(t.TempDir(), "socket"),
+			"…", "mem:listed").Replace(e.Address)
+		if scheme, _, _ := strings.Cut(address, ":"); scheme == "eth" || scheme == "agent" {
+			// There is no such NIC here, but it is one that is looked for.
+			address = strings.NewReplacer("FUNCTION", "ffff:ff:1f.7", "INTERFACE", "no-such-one").Replace(address)
+			if o := run(t, "info", "--device", address); o.code != shell.ExitDevice || strings.Contains(o.stderr, "options of") {
+				t.Errorf("%s: code %d, %s", e.Address, o.code, o.stderr)
+			}
+			wires[scheme+":"] = true
+			continue
+		}
+		var info struct{ Backend string }
+		decode(t, run(t, "info", "--json", "--device", address), &info)
+		if info.Backend != "emulator" || e.Description == "" {
+			t.Errorf("%s: %+v, %q", e.Address, info, e.Description)
+		}
 	}
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
+	for _, kind := range []string{"", "mem", "udp", "shm", "memif", "host", "eth:", "agent:"} {
+		if !wires[kind] {
+			t.Errorf("no address has a wire of kind %q: %v", kind, r.Emulated)
+		}
 	}
-	s := runWith(ctx, nil, "send", "--device", wire, input)
-	if code := <-done; code != shell.ExitFailure || !strings.Contains(stderr.String(), "no such file or directory") {
-		t.Errorf("receiver %d, %q", code, stderr.String())
+}
+
+// TestNothingStaysOpen runs commands that end well and badly.
+func TestNothingStaysOpen(t *testing.T) {
+	input, _ := file(t, "in", 10_000)
+	commands := map[string]struct {
+		args []string
+		code int
+	}{
+		"info":           {[]string{"info"}, shell.ExitOK},
+		"ping":           {[]string{"ping", "-c", "1"}, shell.ExitOK},
+		"nobody answers": {[]string{"send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "50ms", input}, shell.ExitTimeout},
+		"nobody sends":   {[]string{"recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "50ms"}, shell.ExitTimeout},
+		"bad address":    {[]string{"info", "--device", "emu:?wire=udp://127.0.0.1:0&mtu=1"}, shell.ExitDevice},
 	}
-	if s.code != shell.ExitFailure || !strings.Contains(s.stderr, "it cannot write the file: no such file or directory") || strings.Contains(s.stderr, dir) {
-		t.Errorf("sender %+v", s)
+	all := func() {
+		for name, c := range commands {
+			if o := run(t, c.args...); o.code != c.code {
+				t.Errorf("%s: %+v", name, o)
+			}
+		}
+		if r, s := transferFile(t, nil, "", []string{"--output", "-"}, []string{input}); r.code != 0 || s.code != 0 {
+			t.Errorf("%+v, %+v", r, s)
+		}
 	}
+	all() // what the runtime opens once
+	before := leaktest.Files(t)
+	all()
+	if after := leaktest.Files(t); after > before {
+		t.Errorf("%d file descriptors before, %d after", before, after)
+	}
+}
+
+// written are all commands and flags that write files. fw keygen has none: it replaces no
+// key.
+func written(t *testing.T) []shelltest.Writer {
+	wire, image := []string{"--device", "emu:?wire=mem:writes"}, filepath.Join(t.TempDir(), "x.img")
+	if o := run(t, "fw", "build", "--image", "acl", "--output", image); o.code != 0 {
+		t.Fatalf("%+v", o)
+	}
+	key := filepath.Join(t.TempDir(), "key")
+	if o := run(t, "fw", "keygen", key); o.code != 0 {
+		t.Fatalf("%+v", o)
+	}
+	few := []string{"--count", "2"}
+	return []shelltest.Writer{
+		{Command: "capture", Flag: "output", Args: wire},
+		{Command: "conform", Flag: "junit", Args: []string{"--section", "layout"}, Quick: true},
+		{Command: "demo", Flag: "output", Args: []string{"--policies"}},
+		{Command: "ping", Flag: "dma-log", Args: few, Quick: true},
+		{Command: "recv", Flag: "output", Args: wire},
+		{Command: "frames dump", Flag: "output", Args: []string{"--device", "emu:", "--duration", "1ms"}, Quick: true},
+		{Command: "fw build", Flag: "output", Args: []string{"--image", "acl"}, Quick: true},
+		{Command: "fw sign", Flag: "output", Args: []string{image, "--key", key + ".pem"}, Quick: true},
+		{Command: "memory map", Flag: "save", Args: append(wire, "--timeout", "10s")},
+	}
+}
+
+func TestFilesAreNotReplaced(t *testing.T) { program.TestNotReplaced(t, written(t)) }
+
+func TestWritersAreListed(t *testing.T) { program.TestWriters(t, written(t)) }
+
+var (
+	shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+	// shellWord is a word of a command, or what ends the command.
+	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"|&;>#])+|[|&;>#]`)
+)
+
+// TestCommandsOfPages: each trapeze that a page shows names a command, and has the flags and the number
+// of arguments that the command takes. None runs: a last flag is wrong.
+func TestCommandsOfPages(t *testing.T) {
+	const root = "../../../../"
+	pages := must.Get(filepath.Glob(root + "docs/*.md"))(t)
+	found := 0
+	for _, page := range append(pages, root+"README.md", root+"vipl/README.md") {
+		text := must.Get(os.ReadFile(page))(t)
+		for _, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
+				words := shellWord.FindAllString(strings.TrimPrefix(line, "sudo "), -1)
+				if len(words) == 0 || words[0] != "trapeze" {
+					continue
+				}
+				var args []string
+				for _, w := range words[1:] {
+					if strings.Contains("|&;>#", w) {
+						break
+					}
+					if !strings.HasPrefix(w, "$") { // several words
+						args = append(args, strings.Trim(w, `'"`))
+					}
+				}
+				found++
+				o := run(t, append(slices.Clone(args), "--progress", "wrong")...)
+				if o.code != shell.ExitUsage || !strings.Contains(o.stderr, "progress") {
+					t.Errorf("%s: %q: %s", filepath.Base(page), args, o.stderr)
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("%d commands were found", found)
+	}
+}
+
+// freePort finds a UDP port that nobody has at the moment.
+func freePort(t *testing.T) int {
+	t.Helper()
+	c := must.Get(net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).Port
 }

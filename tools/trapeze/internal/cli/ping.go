@@ -42,7 +42,7 @@ type pingFlags struct {
 	Unreliable bool   `flag:"unreliable" help:"use unreliable delivery, where messages may get lost"`
 	Quiet      bool   `flag:"quiet,q" help:"print the statistics only"`
 	ping.Options
-	Timeout time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach the other end"`
+	Timeout time.Duration `flag:"timeout" default:"10s" range:"1ns.." help:"how long to try to reach the other end"`
 	Policy  policyFlags
 	Eager   eagerFlag
 	Log     logFlag
@@ -50,18 +50,12 @@ type pingFlags struct {
 
 func (f *pingFlags) check() error {
 	switch {
-	case f.Bytes < 0 || f.Bytes > datasheet.MaxTransfer:
+	case f.Bytes > datasheet.MaxTransfer:
 		return option.Errorf("--size %d: 0 to %d", f.Bytes, datasheet.MaxTransfer)
 	case f.Unreliable && f.Bytes > datasheet.MaxTransfer-ping.Prefix:
 		return option.Errorf("--size %d: 0 to %d with --unreliable", f.Bytes, datasheet.MaxTransfer-ping.Prefix)
-	case f.Interval < 0:
-		return option.Errorf("--interval %v: it must not be negative", f.Interval)
-	case f.Wait <= 0 || f.Timeout <= 0:
-		return option.Errorf("--wait %v, --timeout %v: they must be more than nothing", f.Wait, f.Timeout)
 	case f.Serve && f.Device == "":
 		return option.Errorf("--serve needs a --device that others can reach, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
-	case f.Device != "":
-		return peer.CheckDevice(f.Device)
 	}
 	return nil
 }
@@ -86,7 +80,7 @@ func (p *program) ping(ctx context.Context, f *pingFlags, _ []string) (err error
 		return err
 	}
 	opts = f.Eager.options(opts)
-	log, err := f.Log.open("")
+	log, err := f.Log.open()
 	if err != nil {
 		return err
 	}
@@ -155,10 +149,9 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, lo
 		p.Note("%v: %d messages", c.Remote.MAC, c.Echoed)
 	}}.Serve(ctx)
 	logged := log.finish(&err)
-	if err == nil && p.JSON {
-		err = p.PrintJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load(), Log: logged})
+	if err == nil {
+		err = p.Report(serveReport{Clients: clients.Load(), Echoed: echoed.Load(), Log: logged})
 	}
-	p.noteLog(logged)
 	return err
 }
 
@@ -187,7 +180,7 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f *pi
 	}
 	// What was measured is worth seeing whatever happened then.
 	r := pingReport{Peer: remote.MAC.String(), Reliability: f.level().String(), Bytes: f.Bytes, Stats: s, Eager: eager, Log: log.finish(&err)}
-	err = errors.Join(p.printPing(r), explainLost(err, "is 'trapeze ping --serve' still running there?"))
+	err = errors.Join(p.Report(r), explainLost(err, "is 'trapeze ping --serve' still running there?"))
 	switch {
 	case err != nil:
 		return fmt.Errorf("ping: %w", err)
@@ -199,21 +192,4 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f *pi
 		return fmt.Errorf("ping: %d answers held other bytes than were sent", s.Corrupt)
 	}
 	return nil
-}
-
-func (p *program) printPing(r pingReport) error {
-	if p.JSON {
-		return p.PrintJSON(r)
-	}
-	fmt.Fprintf(p.Stdout, "--- %s, %s, %d bytes ---\n%d sent, %d received, %d lost (%.1f %%)", r.Peer, r.Reliability, r.Bytes, r.Sent, r.Received, r.Lost, 100*r.Loss)
-	if r.Late+r.Corrupt > 0 {
-		fmt.Fprintf(p.Stdout, ", %d late, %d corrupt", r.Late, r.Corrupt)
-	}
-	_, err := fmt.Fprintln(p.Stdout)
-	if r.Received > 0 {
-		_, err = fmt.Fprintf(p.Stdout, "round trip min/avg/p50/p99/max = %.1f/%.1f/%.1f/%.1f/%.1f us\n", *r.Min, *r.Avg, *r.P50, *r.P99, *r.Max)
-	}
-	printEager(p.Stdout, r.Eager)
-	p.noteLog(r.Log)
-	return err
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -23,20 +23,19 @@ func TestBadPolicies(t *testing.T) {
 		says  string
 	}{
 		"unknown":               {[]string{"--policy", "warp"}, `unknown policy "warp"; there are ` + strings.Join(pipeline.PolicyNames()[:9], ", ")},
-		"empty":                 {[]string{"--policy", ""}, "store-and-forward, static"},
+		"empty":                 {[]string{"--policy", ""}, "must not be empty"},
 		"off line":              {[]string{"--policy", "optimal"}, "computed for one platform"},
 		"not in a NIC":          {[]string{"--policy", "table", "--policy-at", "nic"}, "at the host only"},
-		"no such place":         {[]string{"--policy-at", "cloud"}, "use host or nic"},
-		"no place":              {[]string{"--policy", "amp", "--policy-at", ""}, "--policy-at is required"},
-		"nothing to send":       {[]string{"--policy", "amp", "--minpulse-send", "0"}, "--minpulse-send 0: 1 to 65536"},
-		"too much to send":      {[]string{"--policy", "static", "--minpulse-send", "65537"}, "--minpulse-send 65537: 1 to 65536"},
-		"negative":              {[]string{"--minpulse-recv", "-1"}, "--minpulse-recv -1: 1 to 65536"},
+		"no such place":         {[]string{"--policy-at", "cloud"}, "host or nic"},
+		"no place":              {[]string{"--policy", "amp", "--policy-at", ""}, "must not be empty"},
+		"nothing to send":       {[]string{"--policy", "amp", "--minpulse-send", "0"}, "in 1..65536"},
+		"negative":              {[]string{"--minpulse-recv", "-1"}, "in 1..65536"},
 		"not a number":          {[]string{"--minpulse-recv", "many"}, "many"},
 		"size of none":          {[]string{"--policy", "auto", "--minpulse-send", "64"}, "auto has no minimum pulse"},
 		"size of none, at host": {[]string{"--policy", "hierarchical", "--minpulse-recv", "64"}, "hierarchical has no minimum pulse"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, command := range [][]string{{"demo"}, {"ping"}, {"send", "--device", nowhere, "x"}, {"recv", "--device", nowhere}} {
+			for _, command := range [][]string{{"ping"}} {
 				// Whatever else there is, the file of the log must not appear.
 				log := filepath.Join(t.TempDir(), "log")
 				o := run(t, slices.Concat(command, c.flags, []string{"--dma-log", log})...)
@@ -74,10 +73,7 @@ func TestPoliciesWork(t *testing.T) {
 // packet after the other, and time begins with the first.
 func readLog(t *testing.T, path string) []dmalog.Record {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
 	log, err := dmalog.Read(f, path)
 	records := log.Records
@@ -172,6 +168,14 @@ func TestPingLog(t *testing.T) {
 					flows[r.Flow] += r.Bytes
 				}
 			}
+			picture := filepath.Join(t.TempDir(), "flow.svg")
+			must.OK(t, runLab(t, "plot", "flow", "--log", log, "--output", picture))
+			svg, err := os.ReadFile(picture)
+			for _, e := range allEngines {
+				if err != nil || !strings.Contains(string(svg), e.String()) {
+					t.Errorf("no band for %v: %v", e, err)
+				}
+			}
 			return followed(t, records, count*size, allEngines...) && flows[1] == count*size
 		})
 	}
@@ -188,67 +192,20 @@ func TestLogFull(t *testing.T) {
 	}
 }
 
-func TestTransferLogs(t *testing.T) {
-	input, content := file(t, "in", 1_000_000)
-	for _, flags := range [][]string{{}, {"--policy", "schedule"}} {
-		waittest.Until(t, "every frame is sent once", func() bool {
-			dir := t.TempDir()
-			sent, received := filepath.Join(dir, "sent"), filepath.Join(dir, "received")
-			out := filepath.Join(t.TempDir(), "out")
-			r, s := transferFile(t, nil, "", append([]string{"--output", out, "--json", "--dma-log", received}, flags...),
-				append([]string{"--json", "--dma-log", sent, input}, flags...))
-			var rr, sr logged
-			decode(t, r, &rr)
-			decode(t, s, &sr)
-			if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
-				t.Fatal("other bytes arrived", err)
-			}
-			if names := left(t, dir); len(names) != 2 {
-				t.Errorf("left behind: %v", names)
-			}
-			tx, rx := readLog(t, sent), readLog(t, received)
-			if len(tx) != sr.Log.Transfers || len(rx) != rr.Log.Transfers {
-				t.Errorf("%+v of %d, %+v of %d", sr, len(tx), rr, len(rx))
-			}
-			// Besides the content, the protocol of the two has a few bytes of its own.
-			total := 0
-			for _, r := range rx {
-				if r.Engine == dmalog.HostRcv && r.Flow == 0 {
-					total += r.Bytes
-				}
-			}
-			if total < len(content) {
-				t.Errorf("%d bytes of %d received", total, len(content))
-			}
-			return followed(t, tx, total, dmalog.HostTx, dmalog.NetTx) && followed(t, rx, total, dmalog.NetRcv, dmalog.HostRcv)
-		})
-	}
-}
-
 // TestLogRefused: a log that cannot be written is refused before anything runs,
 // and one that would replace what is transferred.
 func TestLogRefused(t *testing.T) {
 	dir := t.TempDir()
-	input := filepath.Join(dir, "input")
-	if err := os.WriteFile(input, []byte("to be sent"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	missing := filepath.Join(dir, "missing", "log")
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		says string
 	}{
-		"demo, no folder":     {[]string{"demo", "--dma-log", missing}, shell.ExitFailure, "no such file"},
-		"ping, no folder":     {[]string{"ping", "--dma-log", missing}, shell.ExitFailure, "no such file"},
-		"ping, a folder":      {[]string{"ping", "--dma-log", dir}, shell.ExitFailure, "directory"},
-		"ping, a device":      {[]string{"ping", "--dma-log", "/dev/null"}, shell.ExitFailure, "not a regular file"},
-		"send, no folder":     {[]string{"send", "--device", nowhere, "--dma-log", missing, input}, shell.ExitFailure, "no such file"},
-		"recv, no folder":     {[]string{"recv", "--device", nowhere, "--dma-log", missing}, shell.ExitFailure, "no such file"},
-		"no name":             {[]string{"ping", "--dma-log", ""}, shell.ExitUsage, "--dma-log is required"},
-		"over the input":      {[]string{"send", "--device", nowhere, "--dma-log", dir + "/../" + filepath.Base(dir) + "/input", input}, shell.ExitUsage, "to be transferred"},
-		"over the demo input": {[]string{"demo", "--input", input, "--dma-log", input}, shell.ExitUsage, "to be transferred"},
-		"over the output":     {[]string{"recv", "--device", nowhere, "--output", dir + "/new", "--dma-log", dir + "/./new"}, shell.ExitUsage, "to be transferred"},
+		"ping, no folder": {[]string{"ping", "--dma-log", missing}, shell.ExitFailure, "no such file"},
+		"ping, a folder":  {[]string{"ping", "--dma-log", dir}, shell.ExitFailure, "directory"},
+		"ping, a device":  {[]string{"ping", "--dma-log", "/dev/null"}, shell.ExitFailure, "not a regular file"},
+		"no name":         {[]string{"ping", "--dma-log", ""}, shell.ExitUsage, "must not be empty"},
 	} {
 		start := time.Now()
 		o := run(t, c.args...)
@@ -256,11 +213,8 @@ func TestLogRefused(t *testing.T) {
 			t.Errorf("%s: %+v after %v", name, o, time.Since(start))
 		}
 	}
-	if names := left(t, dir); len(names) != 1 {
+	if names := left(t, dir); len(names) != 0 {
 		t.Errorf("left behind: %v", names)
-	}
-	if got, err := os.ReadFile(input); err != nil || string(got) != "to be sent" {
-		t.Errorf("the input is now %q, %v", got, err)
 	}
 }
 
@@ -268,40 +222,18 @@ func TestLogRefused(t *testing.T) {
 // older one as it was. One that only its end can be, is.
 func TestLogOfWhatFailed(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(log, []byte("older"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if o := runWith(signalled(t, 300*time.Millisecond), nil, "demo", "--force", "--dma-log", log); o.code != 130 {
-		t.Errorf("demo: %+v", o)
-	}
+	must.OK(t, os.WriteFile(log, []byte("older"), 0o600))
 	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--force", "--dma-log", log); o.code != shell.ExitTimeout {
 		t.Errorf("ping: %+v", o)
-	}
-	if o := run(t, "recv", "--device", nowhere, "--timeout", "50ms", "--force", "--dma-log", log); o.code != shell.ExitTimeout {
-		t.Errorf("recv: %+v", o)
 	}
 	if got, err := os.ReadFile(log); err != nil || string(got) != "older" || len(left(t, filepath.Dir(log))) != 1 {
 		t.Errorf("%q, %v, %v", got, err, left(t, filepath.Dir(log)))
 	}
-	o := runWith(signalled(t, 300*time.Millisecond), nil, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--force", "--dma-log", log)
-	if o.code != shell.ExitOK || !strings.Contains(o.stderr, "trapeze-lab plot flow --log "+log) {
+	o := interrupted(t, log, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--force", "--dma-log", log)
+	if o.code != shell.ExitOK || !strings.Contains(o.stdout, log) {
 		t.Errorf("ping without end: %+v", o)
 	}
 	readLog(t, log)
-}
-
-// TestReceivedUnderTheLogsName: the sender's name for the file is that of the
-// log.
-func TestReceivedUnderTheLogsName(t *testing.T) {
-	t.Chdir(t.TempDir())
-	input, _ := file(t, "name", 100)
-	r, s := transferFile(t, nil, "", []string{"--dma-log", "name"}, []string{input})
-	if r.code == shell.ExitOK || !strings.Contains(r.stderr, "--output") || s.code == shell.ExitOK {
-		t.Errorf("%+v, %+v", r, s)
-	}
-	if names := left(t, "."); len(names) != 0 {
-		t.Errorf("left behind: %v", names)
-	}
 }
 
 func TestInfoPolicy(t *testing.T) {
@@ -325,50 +257,7 @@ func TestInfoPolicy(t *testing.T) {
 	if r.DMA.Policy.At != "nic" || r.DMA.Policy.Send.Policy == "" || r.DMA.Policy.Receive.Policy == "" || r.DMA.Deadline != 10000 || r.DMA.Log.Enabled {
 		t.Errorf("%+v", r)
 	}
-	if o := run(t, "info"); !strings.Contains(o.stdout, "at the nic; no DMA log") {
+	if o := run(t, "info"); !strings.Contains(o.stdout, "enabled  false") {
 		t.Errorf("%q", o.stdout)
-	}
-}
-
-// TestDemoLog: the log of the demonstration can be drawn like a run of the model.
-func TestDemoLog(t *testing.T) {
-	dir := t.TempDir()
-	log, picture := filepath.Join(dir, "log"), filepath.Join(dir, "flow.svg")
-	input, _ := file(t, "in", 100_000)
-	for _, flags := range [][]string{{}, {"--policy", "amp", "--policy-at", "host"}} {
-		var r struct {
-			logged
-			Policy struct{ At string }
-		}
-		decode(t, run(t, append([]string{"demo", "--duration", "20ms", "--json", "--input", input, "--force", "--dma-log", log}, flags...)...), &r)
-		if want := map[bool]string{true: "nic", false: "host"}[len(flags) == 0]; r.Policy.At != want {
-			t.Errorf("at %q, want %q", r.Policy.At, want)
-		}
-		records := readLog(t, log)
-		for _, r := range records {
-			if r.Flow != 0 {
-				t.Errorf("%+v", r)
-			}
-		}
-		if !followed(t, records, 3*64<<10, allEngines...) || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
-			t.Errorf("%+v, %d records", r.Log, len(records))
-		}
-		if err := runLab(t, "plot", "flow", "--force", "--log", log, "--output", picture); err != nil {
-			t.Fatal(err)
-		}
-		svg, err := os.ReadFile(picture)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range allEngines {
-			if !strings.Contains(string(svg), ">"+e.String()+"<") {
-				t.Errorf("no band for %v", e)
-			}
-		}
-		// Of a log with pauses, such as a busy machine makes, the stretch with the most transfers is
-		// drawn: no less than a tenth of them.
-		if n := strings.Count(string(svg), "<rect"); n < len(records)/10 {
-			t.Errorf("%d rectangles for %d transfers", n, len(records))
-		}
 	}
 }

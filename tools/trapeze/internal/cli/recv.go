@@ -8,12 +8,12 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -24,49 +24,28 @@ type recvReport struct {
 	Peer   string `json:"peer" help:"MAC"`
 	transfer.Result
 	Confirmed bool `json:"confirmed" help:"the sender has the receipt"`
-
-	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type recvFlags struct {
-	Device  string        `flag:"device" help:"address of the NIC to receive through"`
+	Device  string        `flag:"device" required:"the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'" help:"address of the NIC to receive through"`
 	Output  string        `flag:"output,o" help:"where to store the file; - is stdout (default the sender's name for it, here)"`
-	Timeout time.Duration `flag:"timeout" help:"how long to wait for a sender (default until interrupted)"`
-	Policy  policyFlags
-	Log     logFlag
+	Timeout time.Duration `flag:"timeout" range:"0s.." help:"how long to wait for a sender (default until interrupted)"`
+	cmdtable.Force
 }
 
 func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error) {
-	if err := peer.CheckDevice(f.Device); err != nil {
-		return err
-	}
-	switch {
-	case f.Timeout < 0:
-		return option.Errorf("--timeout %v: it must not be negative", f.Timeout)
-	case f.Output == "-" && p.JSON:
+	if f.Output == "-" && p.JSON {
 		return option.Errorf("--output - and --json cannot both have stdout")
 	}
 	// Better to know now than when a sender has come.
-	if err := checkOutput(f.Output, f.Log.Force.Force); err != nil {
+	if err := checkOutput(f.Output, f.Force.Force); err != nil {
 		return explainOutput(err)
 	}
-	opts, err := f.Policy.options()
-	if err != nil {
-		return err
-	}
-	log, err := f.Log.open(f.Output)
-	if err != nil {
-		return err
-	}
-	defer log.discard(&err)
-	nic, err := peer.Open(ctx, f.Device, opts)
+	nic, err := peer.Open(ctx, f.Device, via.Options{})
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watchAt(f.Device, true, nic); err != nil {
-		return err
-	}
 	e, err := p.awaitSender(ctx, nic, f)
 	if err != nil {
 		return err
@@ -83,8 +62,10 @@ func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error
 		return fmt.Errorf("receive: %w", explainOutput(explainLost(err, hint)))
 	}
 	r.Peer = e.Conn().Remote().MAC.String()
-	r.Log = log.finish(&err)
-	return errors.Join(p.printReceived(r), err)
+	if !r.Confirmed {
+		p.Note("trapeze: the file is complete, but the sender may not know")
+	}
+	return p.ReportBeside(r.Output, r)
 }
 
 // awaitSender waits for a sender to connect.
@@ -99,7 +80,8 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (
 		ctx, cancel = context.WithTimeout(ctx, f.Timeout)
 		defer cancel()
 	}
-	l, err := listenFile(nic, func(r via.Remote, err error) { p.Note("trapeze: turned down %v: %v", r.MAC, err) })
+	l, err := via.Listen(nic, fileDiscriminator, via.ListenOptions{Conn: acceptOptions, Limit: 1,
+		Refused: func(r via.Remote, err error) { p.Note("trapeze: turned down %v: %v", r.MAC, err) }})
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +111,8 @@ func (p *program) receiveFile(ctx context.Context, e *via.Stream, f *recvFlags) 
 			}
 			r.Output = o.Name
 		}
-		if f.Log.Path != "" && sameFile(f.Log.Path, r.Output) {
-			return nil, option.Errorf("--dma-log %s: the file that is sent would have that name; choose another with --output", f.Log.Path)
-		}
 		meter = p.Meter("receiving "+o.Name, o.Size)
-		return p.openSink(r.Output, o.Mode&^executable, f.Log.Force.Force)
+		return p.openSink(r.Output, o.Mode&^executable, f.Force.Force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()
 	r.Confirmed = !r.Unconfirmed
@@ -209,20 +188,3 @@ type stream struct{ io.Writer }
 
 func (stream) Commit() error  { return nil }
 func (stream) Discard() error { return nil }
-
-func (p *program) printReceived(r recvReport) error {
-	if p.JSON {
-		return p.PrintJSON(r)
-	}
-	defer p.noteLog(r.Log)
-	if !r.Confirmed {
-		p.Note("trapeze: the file is complete, but the sender may not know")
-	}
-	// Stdout belongs to the file if it went there.
-	w := io.Writer(p.Stdout)
-	if r.Output == "-" {
-		w = p.Stderr
-	}
-	_, err := fmt.Fprintf(w, "received %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Output, units.Amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
-	return err
-}

@@ -14,7 +14,6 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -23,34 +22,20 @@ type sendReport struct {
 	Name string `json:"name"`
 	Peer string `json:"peer" help:"MAC"`
 	transfer.Result
-
-	Eager *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
-
-	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type sendFlags struct {
 	Device  string        `flag:"device" help:"address of the NIC to send through"`
 	To      string        `flag:"to" help:"MAC address of the receiver's NIC (default the NIC that waits on the wire)"`
 	Name    string        `flag:"name" help:"name to send the file under (default its own)"`
-	Timeout time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach a receiver"`
-	Policy  policyFlags
-	Eager   eagerFlag
-	Log     logFlag
+	Timeout time.Duration `flag:"timeout" default:"10s" range:"1ns.." help:"how long to try to reach a receiver"`
 }
 
 func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err error) {
 	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
 	}
-	if f.Timeout <= 0 {
-		return option.Errorf("--timeout %v: it must be more than nothing", f.Timeout)
-	}
 	mac, err := peer.Target(f.To)
-	if err != nil {
-		return err
-	}
-	opts, err := f.Policy.options()
 	if err != nil {
 		return err
 	}
@@ -59,36 +44,29 @@ func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err er
 		return err
 	}
 	defer file.Close()
-	log, err := f.Log.open(args[0])
-	if err != nil {
-		return err
-	}
-	defer log.discard(&err)
-	nic, err := peer.Open(ctx, f.Device, f.Eager.options(opts))
+	nic, err := peer.Open(ctx, f.Device, via.Options{})
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watchAt(f.Device, false, nic); err != nil {
-		return err
-	}
-	e, err := dialFile(ctx, nic, mac, f.Timeout)
+	c, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: fileDiscriminator}, fileOptions(min(chunk, int(nic.Query().MaxTransfer))), f.Timeout)
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.Timeout, "trapeze recv"))
+	}
+	e, err := c.Stream()
+	if err != nil {
+		return err
 	}
 	meter := p.Meter("sending "+src.Name, src.Size)
 	res, err := transfer.Send(ctx, e, src, meter.Add)
 	meter.Stop()
-	eager, eerr := f.Eager.report(nic)
 	if cerr := e.Close(); err == nil && cerr != nil {
 		p.Note("trapeze: warning: %v", cerr)
 	}
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
 	}
-	err = eerr
-	r := sendReport{src.Name, e.Conn().Remote().MAC.String(), res, eager, log.finish(&err)}
-	return errors.Join(p.printSent(r), err)
+	return p.Report(sendReport{src.Name, e.Conn().Remote().MAC.String(), res})
 }
 
 // openSource opens what is to be sent.
@@ -124,16 +102,6 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 		return src, nil, errors.Join(option.Errorf("the name %q cannot be sent; choose another with --name", src.Name), file.Close())
 	}
 	return src, file, nil
-}
-
-func (p *program) printSent(r sendReport) error {
-	if p.JSON {
-		return p.PrintJSON(r)
-	}
-	defer p.noteLog(r.Log)
-	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, units.Amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
-	printEager(p.Stdout, r.Eager)
-	return err
 }
 
 // explainDial adds how long was tried and what to start at the other end.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
@@ -30,7 +31,7 @@ func TestErrorsInJSON(t *testing.T) {
 		"stdout used twice": {[]string{"recv", "--device", udp, "--output", "-", "--json"}, shell.ExitUsage, "stdout"},
 		"time":              {[]string{"recv", "--device", udp, "--timeout", "10ms", "--json"}, shell.ExitTimeout, "no sender within 10ms"},
 		"file":              {[]string{"send", "--device", udp, "--json", "/nonexistent"}, shell.ExitFailure, "no such file"},
-		"a flag of its own": {[]string{"demo", "--json", "--duration", "2h"}, shell.ExitUsage, "1ms to 1m"},
+		"a flag of its own": {[]string{"demo", "--json", "--duration", "2h"}, shell.ExitUsage, "1ms..1m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, c.args...)
@@ -60,9 +61,7 @@ func TestErrorsInJSON(t *testing.T) {
 func recordedHost(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "sys"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(root, "sys"), 0o755))
 	return root
 }
 

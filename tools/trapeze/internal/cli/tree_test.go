@@ -23,41 +23,19 @@ func TestWrongCalls(t *testing.T) { program.TestWrongCalls(t) }
 
 func TestExamples(t *testing.T) { program.TestExamples(t) }
 
-// TestColumns: help, and what demo --channels explains, fits 80 columns.
-func TestColumns(t *testing.T) {
-	program.TestColumns(t)
-	o := run(t, "demo", "--channels", "--duration", "5ms")
-	if o.code != shell.ExitOK || !strings.Contains(o.stdout, "beside bulk") {
-		t.Errorf("%+v", o)
-	}
-	shelltest.Fits(t, "demo --channels", o.stdout)
-}
-
-// TestMoved: commands that another program has now say so, whatever follows them.
-func TestMoved(t *testing.T) {
-	for _, args := range [][]string{{"bench"}, {"bench", "--sizes", "64"}, {"model", "sweep", "--help"}, {"plot", "flow", ""}, {"plot", "-x", "--json"}} {
-		o := run(t, args...)
-		want := "trapeze: " + args[0] + " is a command of trapeze-lab: run 'trapeze-lab " + args[0] + "'\n"
-		if o.code != shell.ExitUsage || o.stderr != want || (o.stdout != "") != slices.Contains(args, "--json") {
-			t.Errorf("%q: %+v", args, o)
-		}
-	}
-}
-
 func TestSuggestions(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
 		{[]string{"snd"}, "send"},
-		{[]string{"snd", "--device", "emu:", "file"}, "send"},
 		{[]string{"pin"}, "ping"},
-		{[]string{"fw", "sgn", "--key", "k"}, "sign"},
-		{[]string{"help", "doktor"}, "doctor"},
+		{[]string{"fw", "sgn"}, "sign"},
+		{[]string{"help", "pin"}, "ping"},
+		{[]string{"help", "fw", "sgn"}, "sgn"},
 	} {
 		o := run(t, c.args...)
-		_, like, _ := strings.Cut(o.stderr, "; did you mean ")
-		if like, _, _ = strings.Cut(like, "?"); o.code != shell.ExitUsage || !slices.Contains(strings.Split(like, " or "), c.says) {
+		if o.code != shell.ExitUsage || !strings.Contains(o.stderr, c.says) || strings.Count(o.stderr, "\n") != 1 {
 			t.Errorf("%v: %+v", c.args, o)
 		}
 	}
@@ -74,7 +52,14 @@ func TestNothingGiven(t *testing.T) {
 		{"memory", "serve", "--size", "1G"}, {"memory", "serve", "--device", "emu:?wire=mem:x"}, {"memory", "stat"},
 		{"memory", "stat", "--device", "emu:?wire=mem:x", "--server", ""},
 	} {
-		if o := run(t, args...); o.code != shell.ExitUsage || !strings.Contains(o.stderr, " is required: ") || o.stdout != "" {
+		says := " is required: "
+		if slices.Contains(args, "") {
+			says = "must not be empty"
+			if len(args) == 2 {
+				says = `was given [""]`
+			}
+		}
+		if o := run(t, args...); o.code != shell.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
 			t.Errorf("%q: %+v", args, o)
 		}
 	}
@@ -100,7 +85,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 	dir := t.TempDir()
 	img, key := filepath.Join(dir, "x.img"), filepath.Join(dir, "key")
 	program.TestJSON(t, [][]string{
-		{"version"}, {"--version"}, {"info"}, {"ps", "--interval", "0"}, {"list", "--root", bindableHost(t)}, {"bind", "--dry-run", "--root", bindableHost(t), hostpcitest.NIC().Address},
+		{"version"}, {"info"}, {"ps", "--interval", "0"}, {"list", "--root", bindableHost(t)}, {"bind", "--dry-run", "--root", bindableHost(t), hostpcitest.NIC().Address},
 		{"unbind", "--dry-run", "--root", boundHost(t), hostpcitest.NIC().Address},
 		{"ping", "-c", "1"}, {"conform", "--section", "layout"},
 		{"fw", "build", "--image", "acl", "--output", img}, {"fw", "check", img}, {"fw", "keygen", key},
@@ -110,7 +95,6 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--check"},
 		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--output", filepath.Join(dir, "frames.pcapng")},
 		{"frames", "gen", "--device", "emu:", "--count", "1"}, {"frames", "forward", "--device", "emu:", "--device", "emu:", "--duration", "1ms"},
-		{"help"}, {"fw"},
 		{"memory", "demo", "--size", "2M", "--memory", "1M"},
 	})
 	program.TestFailingJSON(t, shell.ExitFailure, "doctor", "--root", bindableHost(t)) // much is missing there

@@ -16,12 +16,6 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// FabricReport says whether programs that use libfabric find the provider of Trapeze.
-type FabricReport struct {
-	CouldStart bool      `json:"could_start" help:"Programs find the provider and what it needs."`
-	Findings   []Finding `json:"findings"`
-}
-
 // names of what must be there.
 const (
 	fabricLibrary  = "libfabric.so.1"
@@ -32,19 +26,23 @@ const (
 // machines are those of libraries that a program of this architecture can load.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// Fabric makes the checks of a host below root, with an environment as os.Getenv has it.
-func Fabric(root hostpci.Root, env func(string) string) FabricReport {
+// Fabric says whether programs that use libfabric find the provider of Trapeze and what it needs, on the host below root and with
+// an environment as os.Getenv has it.
+func Fabric(root hostpci.Root, env func(string) string) Report {
 	c := fabricChecks{root: string(root), env: env}
-	r := FabricReport{Findings: []Finding{
+	return around(
 		named("libfabric", c.found(fabricLibrary, "fi_getinfo", c.folders(), "programs cannot use libfabric", "apt-get install libfabric1")),
 		named("provider", c.found(fabricProvider, "fi_prov_ini", c.providers(), "libfabric does not list trapeze",
 			"install the package libfabric-trapeze, or make -C fabric install", "or set FI_PROVIDER_PATH to the folder that has it")),
 		named("libvipl", c.found(viplLibrary, "VipCQDone", c.folders(), "the provider can open no domain", "make -C vipl install")),
 		named("filter", c.filter()),
 		named("device", c.device()),
-	}}
-	r.CouldStart = worst(r.Findings) < Error
-	return r
+	)
+}
+
+// around is a report on what is around NICs.
+func around(findings ...Finding) Report {
+	return Report{CouldStart: worst(findings) < Error, Host: findings, Functions: []FunctionReport{}}
 }
 
 type fabricChecks struct {

@@ -8,18 +8,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
-
-// KubernetesReport says whether pods of this node can get NICs.
-type KubernetesReport struct {
-	CouldStart bool      `json:"could_start" help:"The driver could serve the kubelet, and a runtime would give pods what it prepares."`
-	Findings   []Finding `json:"findings"`
-}
 
 // Folders of a kubelet and of a container runtime, as they are unless they are told otherwise.
 const (
@@ -32,16 +25,14 @@ const (
 // cdiFolders are where container runtimes look for files of the Container Device Interface.
 var cdiFolders = []string{"etc/cdi", "var/run/cdi", "run/cdi"}
 
-// Kubernetes makes the checks of a node below root, which must be this host's own for NICs to be
-// prepared. Of an agent that runs it asks which NICs it has.
-func Kubernetes(ctx context.Context, root hostpci.Root, drivers []hostpci.Driver) KubernetesReport {
-	r := KubernetesReport{Findings: []Finding{
+// Kubernetes says whether the driver could serve the kubelet of a node below root, and whether a runtime would give pods what it
+// prepares. The root must be this host's own for that. Of an agent that runs it asks which NICs it has.
+func Kubernetes(ctx context.Context, root hostpci.Root, drivers []hostpci.Driver) Report {
+	return around(
 		named("kubelet", kubeletCheck(root)), named("registration", registryCheck(root)), named("driver", driverCheck(root)),
 		named("runtime", runtimeCheck(root)), named("whole-nics", wholeCheck(root, drivers)), named("agent", agentCheck(ctx, root)),
 		named("claims", claimsCheck(root)),
-	}}
-	r.CouldStart = worst(r.Findings) < Error
-	return r
+	)
 }
 
 func kubeletCheck(root hostpci.Root) Finding {
@@ -109,12 +100,6 @@ func wholeCheck(root hostpci.Root, drivers []hostpci.Driver) Finding {
 			continue
 		}
 		uses, used := hostpci.Uses(root, nic)
-		others := 0
-		for _, m := range nic.GroupMembers {
-			if !m.Bridge {
-				others++
-			}
-		}
 		switch {
 		case used != nil:
 			unsafe = append(unsafe, nic.Address+" ("+used.Error()+")")
@@ -122,8 +107,8 @@ func wholeCheck(root hostpci.Root, drivers []hostpci.Driver) Finding {
 			unsafe = append(unsafe, nic.Address+" ("+uses[0].String()+")")
 		case nic.IOMMUGroup < 0 || nic.Unguarded:
 			unsafe = append(unsafe, nic.Address+" (no IOMMU guards it)")
-		case others > 0:
-			unsafe = append(unsafe, nic.Address+" ("+strconv.Itoa(others)+" others are in its IOMMU group)")
+		case !nic.Alone():
+			unsafe = append(unsafe, nic.Address+" (others are in its IOMMU group)")
 		default:
 			safe = append(safe, nic.Address)
 		}

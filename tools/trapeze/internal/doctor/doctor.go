@@ -75,10 +75,10 @@ type Options struct {
 
 // Report is all that was found.
 type Report struct {
-	// CouldStart says that a driver could start, on one of the functions.
+	// CouldStart says that a driver could start, on one of the functions, or that what is around them is as it must be.
 	CouldStart bool `json:"could_start"`
 	// Kernel is its release.
-	Kernel string `json:"kernel"`
+	Kernel string `json:"kernel,omitempty"`
 	// Host has findings that concern every function.
 	Host      []Finding        `json:"host"`
 	Functions []FunctionReport `json:"functions"`

@@ -3,13 +3,14 @@ package doctor_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -21,10 +22,7 @@ func TestAnyFunction(t *testing.T) {
 	tree := healthy(t)
 	tree.Function(hostpcitest.Function{Address: "0000:05:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, Driver: "i40e", Group: 20})
 	tree.Function(hostpcitest.Function{Address: "0000:06:00.0", Vendor: 0x1b36, Device: 0x10, Class: 0x010802, Driver: "nvme", Group: 21})
-	r, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{Drivers: ours})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(doctor.Run(t.Context(), tree.Root(), "", doctor.Options{Drivers: ours}))(t)
 	if len(r.Functions) != 2 || !r.CouldStart || !r.Functions[0].CouldStart || r.Functions[1].CouldStart {
 		t.Errorf("%+v", r)
 	}
@@ -85,18 +83,12 @@ func TestEmptyHost(t *testing.T) {
 func TestErrors(t *testing.T) {
 	root := healthy(t).Root()
 	for address, want := range map[string]error{"eth0": vfio.ErrBadAddress, "0000:09:00.0": hostpci.ErrNoFunction} {
-		if _, err := doctor.Run(t.Context(), root, address, doctor.Options{}); !errors.Is(err, want) {
-			t.Errorf("%q: %v", address, err)
-		}
+		should.Refuse(doctor.Run(t.Context(), root, address, doctor.Options{}))(t, want, "%q", address)
 	}
-	if _, err := doctor.Run(t.Context(), "/nonexistent", "", doctor.Options{}); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
+	should.Refuse(doctor.Run(t.Context(), "/nonexistent", "", doctor.Options{}))(t, os.ErrNotExist)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := doctor.Run(ctx, root, "", doctor.Options{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	should.Refuse(doctor.Run(ctx, root, "", doctor.Options{}))(t, context.Canceled)
 	tree := healthy(t)
 	tree.File("proc/self/status", "Uid:\tx\n")
 	if _, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{}); err == nil || !strings.Contains(err.Error(), "Uid") {
@@ -114,13 +106,8 @@ func TestJSON(t *testing.T) {
 // TestThisHost looks at whatever machine runs the test, and leaves no file open.
 func TestThisHost(t *testing.T) {
 	before := leaktest.Files(t)
-	r, err := doctor.Run(t.Context(), "/", "", doctor.Options{Drivers: ours})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after := leaktest.Files(t); after != before {
-		t.Errorf("%d files open before, %d after", before, after)
-	}
+	r := must.Get(doctor.Run(t.Context(), "/", "", doctor.Options{Drivers: ours}))(t)
+	should.Be(t, leaktest.Files(t), before, "files open before, after")
 	for _, f := range r.Host {
 		if f.What == "" || f.Severity == doctor.Error && len(f.Fix) == 0 {
 			t.Errorf("%+v does not help", f)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 )
@@ -25,18 +26,11 @@ func library(t *testing.T, path, symbol string) {
 		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", made, source).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		content, err := os.ReadFile(made)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(made))(t)
 		libraries[symbol] = content
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, libraries[symbol], 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, libraries[symbol], 0o755))
 }
 
 // fabricHost makes a host where programs find the provider.
@@ -83,9 +77,9 @@ func TestFabric(t *testing.T) {
 			c.change(root, env)
 			r := doctor.Fabric(hostpci.Root(root), func(name string) string { return env[name] })
 			if r.CouldStart != (c.check == "") {
-				t.Fatalf("could start: %v: %+v", r.CouldStart, r.Findings)
+				t.Fatalf("could start: %v: %+v", r.CouldStart, r.Host)
 			}
-			for _, f := range r.Findings {
+			for _, f := range r.Host {
 				if (f.Severity == doctor.Error) != (f.Check == c.check) || f.Check == c.check && (!strings.Contains(f.What, c.says) || len(f.Fix) == 0) {
 					t.Errorf("%+v", f)
 				}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
@@ -16,10 +18,7 @@ import (
 // answer answers as an agent with some NICs does, until the test ends.
 func answer(t *testing.T, path string, nics []agentlink.NIC) {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -32,9 +31,7 @@ func answer(t *testing.T, path string, nics []agentlink.NIC) {
 			if m, _, err := c.Receive(time.Now().Add(10 * time.Second)); err != nil || m.Kind != agentlink.List {
 				t.Errorf("%+v, %v", m, err)
 			}
-			if err := c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version, NICs: nics}); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version, NICs: nics}))
 			c.Close()
 		}
 	}()
@@ -93,7 +90,7 @@ func TestKubernetes(t *testing.T) {
 			c.change(tree)
 			r := doctor.Kubernetes(t.Context(), tree.Root(), drivers)
 			worst := doctor.OK
-			for _, f := range r.Findings {
+			for _, f := range r.Host {
 				worst = max(worst, f.Severity)
 				if f.Check == c.check && (f.Severity != c.severity || !strings.Contains(f.What, c.says) || f.Severity > doctor.Note && (f.Why == "" || len(f.Fix) == 0)) {
 					t.Errorf("%+v", f)

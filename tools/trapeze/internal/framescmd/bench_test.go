@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -19,14 +21,9 @@ var benchWires atomic.Uint32
 
 func benchPool(b testing.TB) *ethernet.Pool {
 	b.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 8192})
-	if err != nil {
-		b.Fatal(err)
-	}
+	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{Buffers: 8192}))(b)
 	b.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			b.Error(err)
-		}
+		should.OK(b, pool.Close())
 	})
 	return pool
 }
@@ -37,18 +34,10 @@ func benchPair(b testing.TB, pool *ethernet.Pool) (x, y ethernet.Port) {
 	log := slog.New(slog.DiscardHandler)
 	address := fmt.Sprintf("emu:?wire=mem:frames-bench-%d", benchWires.Add(1))
 	open := func() ethernet.Port {
-		nic, err := driver.Open(b.Context(), address, driver.Options{Logger: log})
-		if err != nil {
-			b.Fatal(err)
-		}
-		p, err := rawport.New(b.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log})
-		if err != nil {
-			b.Fatal(err)
-		}
+		nic := must.Get(driver.Open(b.Context(), address, driver.Options{Logger: log}))(b)
+		p := must.Get(rawport.New(b.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log}))(b)
 		b.Cleanup(func() {
-			if err := p.Close(); err != nil {
-				b.Error(err)
-			}
+			should.OK(b, p.Close())
 		})
 		return p
 	}
@@ -58,10 +47,7 @@ func benchPair(b testing.TB, pool *ethernet.Pool) (x, y ethernet.Port) {
 // exchange sends a burst into a queue, has work done, and takes a burst from another one,
 // until all frames are there again.
 func exchange(b testing.TB, in, out ethernet.Queue, frames []ethernet.Frame, work func()) {
-	sent, err := in.Send(frames)
-	if err != nil || sent != len(frames) {
-		b.Fatalf("%d frames sent, %v", sent, err)
-	}
+	must.Give(in.Send(frames))(b, len(frames), "frames")
 	deadline := time.Now().Add(time.Minute)
 	for got := 0; got < len(frames); {
 		work()
@@ -81,9 +67,7 @@ func request(b testing.TB, pool *ethernet.Pool, q ethernet.Queue, to ethernet.MA
 	sum = ^(sum&0xffff + sum>>16)
 	frame[24], frame[25] = byte(sum>>8), byte(sum)
 	frames := make([]ethernet.Frame, burst)
-	if q.Cache().Alloc(frames) != burst {
-		b.Fatal("no buffers")
-	}
+	must.Be(b, q.Cache().Alloc(frames), burst, "no buffers")
 	for i := range frames {
 		frames[i].Length = uint16(size)
 		clear(pool.Bytes(frames[i]))
@@ -107,9 +91,7 @@ func echoing(b testing.TB, size int) (round func()) {
 			bytes[11], bytes[26+3], bytes[30+3], bytes[34], bytes[36] = 9, 2, 1, 8, 0xf7
 		}
 		exchange(b, x.Queue(0), x.Queue(0), frames, func() {
-			if _, err := e.round(b.Context(), y.Queue(0), batch); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(e.round(b.Context(), y.Queue(0), batch))(b)
 		})
 		if n := e.verdicts[responder.Invalid].Load() + e.verdicts[responder.Other].Load(); n > 0 {
 			b.Fatalf("%d frames were not answered", n)
@@ -122,14 +104,12 @@ func relaying(b testing.TB, size int) (round func()) {
 	pool := benchPool(b)
 	x, in := benchPair(b, pool)
 	out, y := benchPair(b, pool)
-	r := &relay{pool: pool, ports: [2]ethernet.Port{in, out}}
-	w := r.newWorker(0)
+	var dropped atomic.Uint64
+	batch := make([]ethernet.Frame, burst)
 	frames := request(b, pool, x.Queue(0), ethernet.MAC{2, 0, 0, 0, 0, 8}, size)
 	return func() {
 		exchange(b, x.Queue(0), y.Queue(0), frames, func() {
-			if _, err := w.round(); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(pass(b.Context(), pool, in.Queue(0), out.Queue(0), batch, &dropped))(b)
 		})
 	}
 }
@@ -144,29 +124,10 @@ var rounds = []struct {
 	{"forward", relaying},
 }
 
-// BenchmarkFrames has frames/s of what commands do with frames, over memory wires: two
-// engines for echo, four for forward.
-func BenchmarkFrames(b *testing.B) {
-	for _, r := range rounds {
-		for _, size := range []int{60, 1514} {
-			b.Run(fmt.Sprintf("%s/%d", r.name, size), func(b *testing.B) {
-				round := r.make(b, size)
-				b.ReportAllocs()
-				for b.Loop() {
-					round()
-				}
-				b.ReportMetric(float64(b.N)*burst/b.Elapsed().Seconds(), "frames/s")
-			})
-		}
-	}
-}
-
 // TestAllocations: frames are answered and passed on without an allocation.
 func TestAllocations(t *testing.T) {
 	t.Setenv("TRAPEZE_TELEMETRY", "off") // its start allocates
 	for _, r := range rounds {
-		if n := testing.AllocsPerRun(50, r.make(t, 60)); n != 0 {
-			t.Errorf("%s: %v allocations for a burst", r.name, n)
-		}
+		should.Be(t, testing.AllocsPerRun(50, r.make(t, 60)), 0, "%s: allocations for a burst", r.name)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -45,7 +43,7 @@ type dumpFlags struct {
 }
 
 func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err error) {
-	if err := f.check(1, 1); err != nil {
+	if err := f.check(1); err != nil {
 		return err
 	}
 	if err := f.Output.Check(x.JSON); err != nil {
@@ -75,7 +73,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err e
 		}
 		workers = append(workers, func(ctx context.Context) error { return d.work(ctx, port.Queue(i), m) })
 	}
-	err = s.run(ctx, workers)
+	err = s.run(ctx, workers, 1)
 	if d.written != nil {
 		err = nil // done says it
 	}
@@ -89,14 +87,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err e
 	if d.checker != nil {
 		r.Check = explain(d.checker.Totals(), &r.Ports[0])
 	}
-	if x.JSON {
-		return x.PrintJSON(r)
-	}
-	w := x.Stdout
-	if f.Output.Path == "-" { // it belongs to the file
-		w = x.Stderr
-	}
-	return r.print(w)
+	return x.ReportBeside(f.Output.Path, r)
 }
 
 // explain finds out how many of the frames that were lost this port has counted.
@@ -107,18 +98,6 @@ func explain(t numbered.Totals, p *portReport) *checkReport {
 	}
 	known = min(known, t.Lost)
 	return &checkReport{t, known, t.Lost - known}
-}
-
-func (r *dumpReport) print(w io.Writer) error {
-	r.totals.print(w)
-	if r.Check != nil {
-		c := r.Check
-		_, err := fmt.Fprintf(w, "numbered: %d of %d streams, %d ended: %d lost (%d of them explained by counters), %d doubled, %d reordered, %d late, %d damaged, %d other\n",
-			c.Frames, c.Streams, c.Ended, c.Lost, c.Explained, c.Doubled, c.Reordered, c.Late, c.Damaged, c.Other)
-		return err
-	}
-	_, err := fmt.Fprintf(w, "matched %d\n", r.Matched)
-	return err
 }
 
 // dump is where the frames of all queues go.
@@ -149,7 +128,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 		d.lines = bufio.NewWriterSize(x.Stdout, 1<<16)
 		return d.lines.Flush, nil
 	}
-	if d.file, err = f.Output.Create(x.Bytes, capture.Source{Name: f.Devices[0], Filter: strings.Join(f.Match, ",")}); err != nil {
+	if d.file, err = f.Output.Create(x.Bytes, f.Devices[0], strings.Join(f.Match, ",")); err != nil {
 		return nil, err
 	}
 	return func() error { return d.file.Finish(d.written) }, nil
@@ -227,7 +206,7 @@ func (d *dump) show(at time.Time, frame []byte) error {
 	}
 	switch {
 	case d.file != nil:
-		d.written = d.file.Write(at, frame)
+		d.written = d.file.Write(at, frame, len(frame))
 		return d.written
 	case d.lines != nil:
 		return describe(d.lines, at, frame)

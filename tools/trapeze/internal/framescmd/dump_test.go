@@ -16,6 +16,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -31,9 +32,7 @@ func some(t testing.TB, from ethernet.MAC) [][]byte {
 	tcp := &layers.TCP{SrcPort: 40000, DstPort: 80, SYN: true, ACK: true, Seq: 5, Ack: 6, Window: 7}
 	ip6 := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolUDP, SrcIP: bytes.Repeat([]byte{0xfd}, 16), DstIP: bytes.Repeat([]byte{0xfc}, 16)}
 	udp := &layers.UDP{SrcPort: 40000, DstPort: 53}
-	if err := errors.Join(tcp.SetNetworkLayerForChecksum(ip), udp.SetNetworkLayerForChecksum(ip6)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(tcp.SetNetworkLayerForChecksum(ip), udp.SetNetworkLayerForChecksum(ip6)))
 	return [][]byte{
 		ping(t, from, to, "10.0.0.1", "10.0.0.2", 0, 1, 56),
 		ping(t, from, to, "10.0.0.1", "10.0.0.2", 7, 2, 1000),
@@ -52,9 +51,7 @@ func TestDumpLines(t *testing.T) {
 	for _, f := range some(t, p.MAC()) {
 		p.send(t, f)
 	}
-	if err := dump.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, dump.wait())
 	lines := strings.Split(dump.stdout.String(), "\n")
 	head := `^\d\d:\d\d:\d\d\.\d{9} `
 	from := ` bytes ` + p.MAC().String() + `->02:00:00:00:00:09 `
@@ -69,63 +66,55 @@ func TestDumpLines(t *testing.T) {
 			t.Errorf("%q is not %s", lines[i], want)
 		}
 	}
-	if !strings.Contains(dump.stdout.String(), "received 5 frames") || strings.Contains(dump.stdout.String(), "\x1b") {
+	if !strings.Contains(dump.stdout.String(), "received_frames  5") || strings.Contains(dump.stdout.String(), "\x1b") {
 		t.Errorf("%q", dump.stdout.String())
 	}
 }
 
 // TestDumpFile writes those that match into a file.
 func TestDumpFile(t *testing.T) {
-	for _, name := range []string{"a.pcapng"} {
-		path := filepath.Join(t.TempDir(), name)
-		address := newWire()
-		p := newPeer(t, address)
-		// The first frames say that dump is there; those of the test follow.
-		dump := start(t, "dump", "--device", address, "--promiscuous", "--match", "proto=icmp,host=10.0.0.1", "--output", path, "--snaplen", "500", "--count", "2")
-		before := time.Now()
-		for p.Stats().Queues[0].SentFrames < 3 || dumpIsIdle(dump) {
-			for _, f := range append(some(t, p.MAC()), ping(t, p.MAC(), p.MAC(), "10.9.9.9", "10.0.0.2", 0, 3, 56)) {
-				p.send(t, f)
-			}
+	path := filepath.Join(t.TempDir(), "a.pcapng")
+	address := newWire()
+	p := newPeer(t, address)
+	// The first frames say that dump is there; those of the test follow.
+	dump := start(t, "dump", "--device", address, "--promiscuous", "--match", "proto=icmp,host=10.0.0.1", "--output", path, "--snaplen", "500", "--count", "2")
+	before := time.Now()
+	for p.Stats().Queues[0].SentFrames < 3 || dumpIsIdle(dump) {
+		for _, f := range append(some(t, p.MAC()), ping(t, p.MAC(), p.MAC(), "10.9.9.9", "10.0.0.2", 0, 3, 56)) {
+			p.send(t, f)
 		}
-		var r struct {
-			Matched uint64
-			Output  string
+	}
+	var r struct {
+		Matched uint64
+		Output  string
+	}
+	if dump.report(t, &r); r.Matched != 2 || r.Output != path {
+		t.Errorf("%+v", r)
+	}
+	file := must.Get(os.Open(path))(t)
+	c := must.Get(pcapgo.NewNgReader(file, pcapgo.DefaultNgReaderOptions))(t)
+	var offset int // which of the two that match came first
+	for i := range 2 {
+		got, info, err := c.ReadPacketData()
+		at, length := info.Timestamp, info.Length
+		if i == 0 && length != len(some(t, p.MAC())[0]) {
+			offset = 1
 		}
-		if dump.report(t, &r); r.Matched != 2 || r.Output != path {
-			t.Errorf("%s: %+v", name, r)
+		want := some(t, p.MAC())[(offset+i)%2]
+		if err != nil || length != len(want) || !bytes.Equal(got, want[:min(len(want), 500)]) || at.Before(before.Add(-time.Second)) || at.After(time.Now()) {
+			t.Errorf("frame %d: %d of %d bytes at %v, %v", i, len(got), length, at, err)
 		}
-		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := pcapgo.NewNgReader(file, pcapgo.DefaultNgReaderOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var offset int // which of the two that match came first
-		for i := range 2 {
-			got, info, err := c.ReadPacketData()
-			at, length := info.Timestamp, info.Length
-			if i == 0 && length != len(some(t, p.MAC())[0]) {
-				offset = 1
-			}
-			want := some(t, p.MAC())[(offset+i)%2]
-			if err != nil || length != len(want) || !bytes.Equal(got, want[:min(len(want), 500)]) || at.Before(before.Add(-time.Second)) || at.After(time.Now()) {
-				t.Errorf("%s: frame %d: %d of %d bytes at %v, %v", name, i, len(got), length, at, err)
-			}
-		}
-		if _, _, err := c.ReadPacketData(); err != io.EOF {
-			t.Errorf("%s: more: %v", name, err)
-		}
-		_ = file.Close()
-		// What stands there stays, unless --force says otherwise.
-		if err := start(t, "dump", "--device", newWire(), "--output", path, "--duration", "1ms").wait(); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "--force") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := start(t, "dump", "--device", newWire(), "--output", path, "--force", "--duration", "1ms").wait(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+	}
+	if _, _, err := c.ReadPacketData(); err != io.EOF {
+		t.Errorf("more: %v", err)
+	}
+	_ = file.Close()
+	// What stands there stays, unless --force says otherwise.
+	if err := start(t, "dump", "--device", newWire(), "--output", path, "--duration", "1ms").wait(); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("%v", err)
+	}
+	if err := start(t, "dump", "--device", newWire(), "--output", path, "--force", "--duration", "1ms").wait(); err != nil {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -143,19 +132,14 @@ func TestDumpStdout(t *testing.T) {
 	for _, f := range some(t, p.MAC()) {
 		p.send(t, f)
 	}
-	if err := dump.wait(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := pcapgo.NewNgReader(strings.NewReader(dump.stdout.String()), pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, dump.wait())
+	c := must.Get(pcapgo.NewNgReader(strings.NewReader(dump.stdout.String()), pcapgo.DefaultNgReaderOptions))(t)
 	for _, want := range some(t, p.MAC()) {
 		if got, _, err := c.ReadPacketData(); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%x, %v", got, err)
 		}
 	}
-	if _, _, err := c.ReadPacketData(); err != io.EOF || !strings.Contains(dump.stderr.String(), "matched 5") {
+	if _, _, err := c.ReadPacketData(); err != io.EOF || !regexp.MustCompile(`matched +5\n`).MatchString(dump.stderr.String()) {
 		t.Errorf("%v; %s", err, dump.stderr.String())
 	}
 }
@@ -166,33 +150,21 @@ func TestUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"dump", "--device is required"},
 		{"dump --device emu: --device emu:", "--device"},
-		{"dump --device emu: --queues 0", "--queues"},
 		{"dump --device emu: --queues 2", "one queue"},
-		{"dump --device emu: --mtu 9001", "--mtu"},
-		{"dump --device emu: --duration -1s", "--duration"},
 		{"dump --device emu: --match port", "--match"},
 		{"dump --device emu: --snaplen 64", "--output"},
-		{"dump --device emu: --output x --snaplen 65536", "--snaplen"},
 		{"dump --device emu: --output -", "--json"},
 		{"dump --device emu: --map rules:00=01", "--image"},
 		{"dump --device emu: --image nonsense", "nonsense"},
-		{"echo --device emu:", "--ip is required"},
 		{"echo --device emu: --ip 224.0.0.1", "--ip"},
 		{"echo --device emu: --ip fe80::1%eth0", "--ip"},
 		{"gen --device emu: --to 02:00", "--to"},
-		{"gen --device emu: --from ff:ff:ff:ff:ff:ff", "--from"},
 		{"gen --device emu: --size 20", "--size"},
 		{"gen --device emu: --size 1515-1519", "--mtu"},
-		{"gen --device emu: --size big", "--size"},
-		{"gen --device emu: --rate 0", "--rate"},
 		{"gen --device emu: --rate NaN", "--rate"},
-		{"gen --device emu: --rate 10G", "--rate"},
-		{"gen --device emu: --vlan 4095", "--vlan"},
 		{"gen --device emu: --udp 10.0.0.1:1", "--udp"},
 		{"gen --device emu: --udp [::1]:1,10.0.0.1:1", "--udp"},
-		{"forward --device emu:", "--device"},
 		{"echo --ip 10.0.0.1 --device vhost-user:/nonexistent/s --image acl", "processor"},
 	} {
 		r := start(t, strings.Fields(c.args)...)

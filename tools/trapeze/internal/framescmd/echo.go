@@ -2,8 +2,6 @@ package framescmd
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -23,29 +21,23 @@ type echoReport struct {
 }
 
 type echoAnswers struct {
-	ARP       uint64 `json:"arp"`
-	Echo      uint64 `json:"echo"`
-	Neighbour uint64 `json:"neighbour"`
-	Echo6     uint64 `json:"echo6"`
+	ARP  uint64 `json:"arp"`
+	Echo uint64 `json:"echo"`
 }
 
 type echoFlags struct {
 	portFlags
 	pollFlag
-	IPs   []string `flag:"ip" split:"comma" help:"IP address to answer for, IPv4 or IPv6; may be repeated"`
+	IPs   []string `flag:"ip" split:"comma" required:"an IPv4 address of one host, as in --ip 10.0.0.2" help:"IPv4 address to answer for; may be repeated"`
 	Count uint64   `flag:"count" help:"end after so many answers (default when interrupted)"`
 }
 
 // addresses reads --ip.
 func (f *echoFlags) addresses() (list []netip.Addr, err error) {
-	const allowed = "an IPv4 or IPv6 address of one host, as in --ip 10.0.0.2"
-	if len(f.IPs) == 0 {
-		return nil, &option.Error{Option: "--ip", Allowed: allowed}
-	}
 	for _, s := range f.IPs {
 		a, err := netip.ParseAddr(s)
-		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
-			return nil, &option.Error{Option: "--ip", Value: s, Allowed: allowed}
+		if err != nil || !a.Is4() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
+			return nil, &option.Error{Option: "--ip", Value: s, Allowed: "an IPv4 address of one host, as in --ip 10.0.0.2"}
 		}
 		list = append(list, a)
 	}
@@ -53,7 +45,7 @@ func (f *echoFlags) addresses() (list []netip.Addr, err error) {
 }
 
 func (x *commands) runEcho(ctx context.Context, f *echoFlags, _ []string) (err error) {
-	if err := f.check(1, 1); err != nil {
+	if err := f.check(1); err != nil {
 		return err
 	}
 	addresses, err := f.addresses()
@@ -68,34 +60,20 @@ func (x *commands) runEcho(ctx context.Context, f *echoFlags, _ []string) (err e
 	defer s.close(&err)
 	port := s.ports[0]
 	e := &echo{responder: responder.New(port.MAC(), addresses), pool: s.pool, count: f.Count}
-	if groups := e.responder.Groups(); len(groups) > 0 {
-		if err := port.SetMulticast(groups); err != nil {
-			return err
-		}
-	}
 	x.Note("answering for %s at %v", strings.Join(f.IPs, ", "), port.MAC())
 	var workers []func(context.Context) error
 	for i := range port.Info().Options.Queues {
 		workers = append(workers, func(ctx context.Context) error { return e.work(ctx, port.Queue(i)) })
 	}
-	if err := s.run(ctx, workers); err != nil {
+	if err := s.run(ctx, workers, 1); err != nil {
 		return err
 	}
 	r := echoReport{Invalid: e.verdicts[responder.Invalid].Load(), Other: e.verdicts[responder.Other].Load(), Dropped: e.dropped.Load(),
-		Answers: echoAnswers{ARP: e.verdicts[responder.ARP].Load(), Echo: e.verdicts[responder.Echo].Load(),
-			Neighbour: e.verdicts[responder.Neighbour].Load(), Echo6: e.verdicts[responder.Echo6].Load()}}
+		Answers: echoAnswers{ARP: e.verdicts[responder.ARP].Load(), Echo: e.verdicts[responder.Echo].Load()}}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
-	return x.Print(r, r.print)
-}
-
-func (r *echoReport) print(w io.Writer) error {
-	r.totals.print(w)
-	a := r.Answers
-	_, err := fmt.Fprintf(w, "answered: %d ARP, %d echo, %d neighbour, %d echo of IPv6; not: %d invalid, %d other, %d without room\n",
-		a.ARP, a.Echo, a.Neighbour, a.Echo6, r.Invalid, r.Other, r.Dropped)
-	return err
+	return x.Report(r)
 }
 
 // echo answers what comes into the queues of a port.

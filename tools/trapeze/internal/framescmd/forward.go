@@ -2,8 +2,9 @@ package framescmd
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
@@ -17,7 +18,7 @@ type relayReport struct {
 
 // runForward passes frames between two ports.
 func (x *commands) runForward(ctx context.Context, f *portFlags, _ []string) (err error) {
-	if err := f.check(2, 2); err != nil {
+	if err := f.check(2); err != nil {
 		return err
 	}
 	f.promiscuous, f.poll = true, true
@@ -26,24 +27,66 @@ func (x *commands) runForward(ctx context.Context, f *portFlags, _ []string) (er
 		return err
 	}
 	defer s.close(&err)
-	r := &relay{pool: s.pool, ports: [2]ethernet.Port{s.ports[0], s.ports[1]}}
+	var dropped atomic.Uint64
 	x.Note("passing frames between two ports")
 	var workers []func(context.Context) error
 	for i := range f.Queues {
-		workers = append(workers, func(ctx context.Context) error { return r.work(ctx, i) })
+		queues := [2]ethernet.Queue{s.ports[0].Queue(i), s.ports[1].Queue(i)}
+		workers = append(workers, func(ctx context.Context) error { return forward(ctx, s.pool, queues, &dropped) })
 	}
-	if err := s.run(ctx, workers); err != nil {
+	if err := s.run(ctx, workers, 1); err != nil {
 		return err
 	}
-	report := relayReport{Dropped: r.dropped.Load()}
+	report := relayReport{Dropped: dropped.Load()}
 	if report.totals, err = s.totals(); err != nil {
 		return err
 	}
-	return x.Print(report, report.print)
+	return x.Report(report)
 }
 
-func (r *relayReport) print(w io.Writer) error {
-	r.totals.print(w)
-	_, err := fmt.Fprintf(w, "dropped %d\n", r.Dropped)
-	return err
+// Rounds without frames before forward naps between them. It cannot sleep until an interrupt, as that would be one
+// port's.
+const (
+	idleRounds = 100
+	idleNap    = 50 * time.Microsecond
+)
+
+// forward passes on what comes into either queue until ctx ends. One goroutine uses both, as each sends what the other
+// receives.
+func forward(ctx context.Context, pool *ethernet.Pool, queues [2]ethernet.Queue, dropped *atomic.Uint64) error {
+	frames := make([]ethernet.Frame, burst)
+	for idle := 0; ctx.Err() == nil; idle++ {
+		for p, q := range queues {
+			n, err := pass(ctx, pool, q, queues[1-p], frames, dropped)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				idle = 0
+			}
+		}
+		if idle > idleRounds {
+			time.Sleep(idleNap)
+		} else if idle > 0 {
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+// pass sends a burst of what has come into one queue by the other, and returns how many frames there were.
+func pass(ctx context.Context, pool *ethernet.Pool, from, to ethernet.Queue, frames []ethernet.Frame, dropped *atomic.Uint64) (int, error) {
+	n, err := from.Receive(frames)
+	if n == 0 || err != nil {
+		if err == nil {
+			_, err = from.Unsent() // their buffers come back
+		}
+		return n, err
+	}
+	for i := range n {
+		restoreTag(pool, &frames[i])
+	}
+	lost, err := send(ctx, to, frames[:n])
+	dropped.Add(uint64(lost))
+	return n, err
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"net/netip"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
 
@@ -33,33 +32,26 @@ type genReport struct {
 type genFlags struct {
 	portFlags
 	To    string   `flag:"to" default:"ff:ff:ff:ff:ff:ff" help:"MAC address to send to"`
-	From  string   `flag:"from" help:"MAC address to send from (default the port's)"`
 	UDP   []string `flag:"udp" split:"comma" help:"send UDP over IPv4: FROM:PORT,TO:PORT; the queues have FROM's port and those after it"`
 	Size  string   `flag:"size" default:"60" help:"bytes of a frame: a number, a range such as 60-1514, or imix"`
 	Rate  string   `flag:"rate" help:"frames a second for all queues together, such as 5000, 100k or 1.5M (default as fast as possible)"`
 	Count uint64   `flag:"count" help:"how many frames, of each queue (default until interrupted)"`
-	VLAN  uint16   `flag:"vlan" help:"VLAN tag to put in, 1 to 4094"`
+	VLAN  uint16   `flag:"vlan" range:"1..4094" help:"VLAN tag to put in, 1 to 4094"`
 
 	// what they mean
-	destination, source ethernet.MAC
-	udpFrom, udpTo      netip.AddrPort
-	sizes               numbered.Sizes
-	perSecond           float64 // 0 for no limit
+	destination    ethernet.MAC
+	udpFrom, udpTo netip.AddrPort
+	sizes          numbered.Sizes
+	perSecond      float64 // 0 for no limit
 }
 
 // parse reads the flags that have a form of their own.
 func (f *genFlags) parse() (err error) {
-	if f.destination, err = parseMAC("--to", f.To); err != nil {
-		return err
+	hw, err := net.ParseMAC(f.To)
+	if err != nil || len(hw) != len(f.destination) {
+		return &option.Error{Option: "--to", Value: f.To, Allowed: "a MAC address such as 02:00:00:00:00:01"}
 	}
-	if f.From != "" {
-		if f.source, err = parseMAC("--from", f.From); err != nil {
-			return err
-		}
-		if !f.source.IsStation() {
-			return &option.Error{Option: "--from", Value: f.From, Allowed: "the address of a station, not a group's"}
-		}
-	}
+	f.destination = ethernet.MAC(hw)
 	if len(f.UDP) > 0 {
 		bad := len(f.UDP) != 2
 		for i, to := range []*netip.AddrPort{&f.udpFrom, &f.udpTo} {
@@ -75,19 +67,8 @@ func (f *genFlags) parse() (err error) {
 	if f.sizes, err = numbered.ParseSizes(f.Size); err != nil {
 		return &option.Error{Option: "--size", Value: f.Size, Allowed: "a number, a range such as 60-1514, or imix"}
 	}
-	if f.VLAN > 4094 {
-		return &option.Error{Option: "--vlan", Value: fmt.Sprint(f.VLAN), Allowed: "1 to 4094"}
-	}
 	f.perSecond, err = parseRate(f.Rate)
 	return err
-}
-
-func parseMAC(flag, s string) (ethernet.MAC, error) {
-	hw, err := net.ParseMAC(s)
-	if err != nil || len(hw) != len(ethernet.MAC{}) {
-		return ethernet.MAC{}, &option.Error{Option: flag, Value: s, Allowed: "a MAC address such as 02:00:00:00:00:01"}
-	}
-	return ethernet.MAC(hw), nil
 }
 
 // parseRate reads frames a second, with k or M behind it for thousands and millions.
@@ -110,7 +91,7 @@ func parseRate(s string) (float64, error) {
 }
 
 func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err error) {
-	if err := errors.Join(f.check(1, 1), f.parse()); err != nil {
+	if err := errors.Join(f.check(1), f.parse()); err != nil {
 		return err
 	}
 	s, err := x.open(ctx, &f.portFlags)
@@ -135,21 +116,14 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 		return err
 	}
 	x.Note("sending from %v", port.MAC())
-	if err := s.runAll(ctx, workers); err != nil {
+	if err := s.run(ctx, workers, len(workers)); err != nil {
 		return err
 	}
 	r := genReport{Generated: g.generated.Load(), Closing: g.closing.Load(), Dropped: g.dropped.Load(), Unsent: int(g.unsent.Load())}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
-	return x.Print(r, r.print)
-}
-
-func (r *genReport) print(w io.Writer) error {
-	r.totals.print(w)
-	_, err := fmt.Fprintf(w, "generated %d, and %d to end streams, dropped %d without room, %d left in the ring\n",
-		r.Generated, r.Closing, r.Dropped, r.Unsent)
-	return err
+	return x.Report(r)
 }
 
 // generator makes the generator of a queue's stream; room is the longest frame.
@@ -159,9 +133,6 @@ func (f *genFlags) generator(mac ethernet.MAC, queue, room int) (*numbered.Gener
 		return nil, err
 	}
 	o := numbered.Options{Source: mac, Destination: f.destination, VLAN: f.VLAN, Sizes: f.sizes, Stream: binary.BigEndian.Uint32(id[:])}
-	if f.source.IsStation() {
-		o.Source = f.source
-	}
 	if f.udpTo.IsValid() {
 		o.From, o.To = netip.AddrPortFrom(f.udpFrom.Addr(), f.udpFrom.Port()+uint16(queue)), f.udpTo
 	}
@@ -205,7 +176,7 @@ func (p *pacer) due(ctx context.Context, most int) int {
 			p.sent += float64(n)
 			return n
 		}
-		if command.Pause(ctx, time.Duration((1-late)/p.perSecond*float64(time.Second))) != nil {
+		if pause.For(ctx, time.Duration((1-late)/p.perSecond*float64(time.Second))) != nil {
 			return 0
 		}
 	}
@@ -241,7 +212,7 @@ func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Gener
 		if _, err := g.settle(ctx, q); err != nil {
 			return err
 		}
-		_ = command.Pause(ctx, endGap)
+		_ = pause.For(ctx, endGap)
 		if err := g.burst(ctx, q, frames[:1], end, &g.closing); err != nil {
 			return err
 		}
@@ -256,7 +227,7 @@ func (g *gen) burst(ctx context.Context, q ethernet.Queue, frames []ethernet.Fra
 	for len(frames) > 0 && ctx.Err() == nil {
 		n := q.Cache().Alloc(frames)
 		if n == 0 {
-			if _, err := q.Unsent(); err != nil || command.Pause(ctx, sendNap) != nil {
+			if _, err := q.Unsent(); err != nil || pause.For(ctx, sendNap) != nil {
 				return err
 			}
 		}
@@ -283,7 +254,7 @@ func (g *gen) sendAll(ctx context.Context, q ethernet.Queue, frames []ethernet.F
 		case err != nil:
 			q.Cache().Free(frames)
 			return err
-		case n == 0 && command.Pause(ctx, sendNap) != nil:
+		case n == 0 && pause.For(ctx, sendNap) != nil:
 			g.dropped.Add(uint64(len(frames)))
 			q.Cache().Free(frames)
 			return nil
@@ -303,7 +274,7 @@ const settleTimeout = 2 * time.Second
 func (g *gen) settle(ctx context.Context, q ethernet.Queue) (int, error) {
 	for {
 		n, err := q.Unsent()
-		if err != nil || n == 0 || command.Pause(ctx, sendNap) != nil {
+		if err != nil || n == 0 || pause.For(ctx, sendNap) != nil {
 			return n, err
 		}
 	}

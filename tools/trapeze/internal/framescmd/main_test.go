@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -70,10 +74,7 @@ func startEnv(t testing.TB, e command.Env, args ...string) *running {
 	e.Stdout, e.Bytes, e.Stderr = &r.stdout, &r.stdout, &r.stderr
 	var ctx context.Context
 	ctx, r.stop = context.WithTimeout(t.Context(), timeout)
-	ctx, err := command.WithLogging(ctx, &r.stderr, "text", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx = command.WithLogging(ctx, &r.stderr, "text", "")
 	c := framescmd.Command(&e)
 	c.SetArgs(args)
 	c.SilenceErrors, c.SilenceUsage = true, true
@@ -102,12 +103,25 @@ func (r *running) ready(t testing.TB) {
 // report waits for the command to end well and reads what it has printed.
 func (r *running) report(t testing.TB, into any) {
 	t.Helper()
-	if err := r.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.wait())
 	if err := json.Unmarshal([]byte(r.stdout.String()), into); err != nil {
 		t.Fatalf("%v in %q", err, r.stdout.String())
 	}
+}
+
+// count is a line of a report for people that has a number.
+var count = regexp.MustCompile(`(?m)^ *([a-z_]+) +(\d+)$`)
+
+// counts waits for the command to end well and reads the numbers that it has printed, by their keys.
+func (r *running) counts(t testing.TB) map[string]uint64 {
+	t.Helper()
+	must.OK(t, r.wait())
+	all := map[string]uint64{}
+	for _, m := range count.FindAllStringSubmatch(r.stdout.String(), -1) {
+		n := must.Get(strconv.ParseUint(m[2], 10, 64))(t)
+		all[m[1]] += n
+	}
+	return all
 }
 
 // peer is a port that a test has for itself at the other end of a wire.
@@ -121,26 +135,13 @@ type peer struct {
 
 func newPeer(t testing.TB, address string) *peer {
 	t.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{}))(t)
 	log := slog.New(slog.DiscardHandler)
-	nic, err := driver.Open(t.Context(), address, driver.Options{Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := rawport.New(t.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(driver.Open(t.Context(), address, driver.Options{Logger: log}))(t)
+	p := must.Get(rawport.New(t.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log}))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
+		should.OK(t, pool.Close())
 	})
 	return &peer{Port: p, pool: pool, q: p.Queue(0)}
 }
@@ -149,17 +150,13 @@ func newPeer(t testing.TB, address string) *peer {
 func (p *peer) send(t testing.TB, frame []byte) {
 	t.Helper()
 	var f [1]ethernet.Frame
-	if p.q.Cache().Alloc(f[:]) != 1 {
-		t.Fatal("no buffer")
-	}
+	must.Be(t, p.q.Cache().Alloc(f[:]), 1, "no buffer")
 	f[0].Length = uint16(len(frame))
 	copy(p.pool.Bytes(f[0]), frame)
 	deadline := time.Now().Add(timeout)
 	for {
 		if n, err := p.q.Send(f[:]); err != nil || n == 1 {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return
 		}
 		if time.Now().After(deadline) {
@@ -175,10 +172,7 @@ func (p *peer) receive(t testing.TB, while time.Duration) []byte {
 	defer cancel()
 	var f [1]ethernet.Frame
 	for {
-		n, err := p.q.Receive(f[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(p.q.Receive(f[:]))(t)
 		if n == 1 {
 			b := bytes.Clone(p.pool.Bytes(f[0]))
 			p.q.Cache().Free(f[:])
@@ -211,9 +205,7 @@ func (p *peer) ask(t testing.TB, frame []byte) []byte {
 func build(t testing.TB, parts ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...))
 	return bytes.Clone(b.Bytes())
 }
 

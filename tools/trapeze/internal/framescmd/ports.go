@@ -3,7 +3,6 @@ package framescmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -21,10 +20,10 @@ import (
 
 // portFlags say how ports are opened, and how long they are used.
 type portFlags struct {
-	Devices  []string      `flag:"device" help:"address of the port or NIC, see 'trapeze list'"`
-	Queues   int           `flag:"queues" default:"1" help:"queues of each port, 1 to 64; IP flows are spread over them, each with a thread"`
-	MTU      int           `flag:"mtu" help:"longest payload of a frame in bytes, 68 to 9000 (default 1500, or what an emulated wire takes)"`
-	Duration time.Duration `flag:"duration" help:"end after this time (default when interrupted)"`
+	Devices  []string      `flag:"device" required:"the address of a port or NIC, see 'trapeze list'" help:"address of the port or NIC, see 'trapeze list'"`
+	Queues   int           `flag:"queues" default:"1" range:"1..64" help:"queues of each port, 1 to 64; IP flows are spread over them, each with a thread"`
+	MTU      int           `flag:"mtu" range:"68..9000" help:"longest payload of a frame in bytes, 68 to 9000 (default 1500, or what an emulated wire takes)"`
+	Duration time.Duration `flag:"duration" range:"0s.." help:"end after this time (default when interrupted)"`
 	Program  fwcmd.ProgramFlags
 
 	poll, promiscuous bool
@@ -35,25 +34,10 @@ type pollFlag struct {
 	Poll bool `flag:"poll" help:"look for frames again and again instead of sleeping until an interrupt"`
 }
 
-// check refuses what needs no port to know; devices is their number, at least and
-// at most.
-func (f *portFlags) check(least, most int) error {
-	const example = "the address of a port or NIC, see 'trapeze list'"
-	switch n := len(f.Devices); {
-	case n == 0:
-		return &option.Error{Option: "--device", Allowed: example}
-	case n < least || n > most:
-		want := fmt.Sprintf("%d to %d", least, most)
-		if least == most {
-			want = fmt.Sprint(least)
-		}
-		return option.Errorf("--device was given %d times: give it %s times", n, want)
-	case f.Queues < 1 || f.Queues > ethernet.MaxQueues:
-		return &option.Error{Option: "--queues", Value: fmt.Sprint(f.Queues), Allowed: fmt.Sprintf("1 to %d", ethernet.MaxQueues)}
-	case f.MTU != 0 && (f.MTU < ethernet.MinMTU || f.MTU > ethernet.MaxMTU):
-		return &option.Error{Option: "--mtu", Value: fmt.Sprint(f.MTU), Allowed: fmt.Sprintf("%d to %d", ethernet.MinMTU, ethernet.MaxMTU)}
-	case f.Duration < 0:
-		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "a time above 0, as in 10s"}
+// check refuses another number of devices.
+func (f *portFlags) check(devices int) error {
+	if n := len(f.Devices); n != devices {
+		return option.Errorf("--device was given %d times: give it %d times", n, devices)
 	}
 	return nil
 }
@@ -159,10 +143,8 @@ func (s *session) openNIC(ctx context.Context, dev vfio.Device, c ethernet.Optio
 	if err != nil {
 		return openPort{}, err
 	}
-	if s.program != nil {
-		if err := s.program.Load(ctx, nic); err != nil {
-			return openPort{}, errors.Join(err, nic.Close())
-		}
+	if err := s.program.Load(ctx, nic); err != nil {
+		return openPort{}, errors.Join(err, nic.Close())
 	}
 	p, err := rawport.New(ctx, nic, c)
 	return openPort{p, nic}, err

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -47,9 +48,7 @@ func arrives(t *testing.T, frame []byte, from *peer, to ...*peer) {
 			if bytes.Equal(got, last) {
 				break
 			}
-			if !bytes.Equal(got, frame) {
-				t.Fatalf("%x came instead of %x", got, frame)
-			}
+			must.Same(t, got, frame, "came")
 		}
 	}
 }
@@ -67,12 +66,8 @@ func TestForward(t *testing.T) {
 			there, back := raw(y.MAC(), x.MAC(), i, n), raw(x.MAC(), y.MAC(), i+1, n)
 			x.send(t, there)
 			y.send(t, back)
-			if got := y.receive(t, timeout); !bytes.Equal(got, there) {
-				t.Fatalf("there: %x instead of %x", got, there)
-			}
-			if got := x.receive(t, timeout); !bytes.Equal(got, back) {
-				t.Fatalf("back: %x instead of %x", got, back)
-			}
+			must.Same(t, y.receive(t, timeout), there, "there")
+			must.Same(t, x.receive(t, timeout), back, "back")
 		}
 		forward.stop()
 		var r relayReport

@@ -1,8 +1,6 @@
 package framescmd
 
 import (
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -70,32 +68,4 @@ func (s *session) totals() (t totals, err error) {
 		t.Ports = append(t.Ports, r)
 	}
 	return t, nil
-}
-
-// print writes the totals of the ports, a line or two each.
-func (t *totals) print(w io.Writer) {
-	for _, p := range t.Ports {
-		fmt.Fprintf(w, "--- %s (%s %s, MAC %s), %.1f s ---\n", p.Device, p.Driver, p.Model, p.MAC, t.Seconds)
-		fmt.Fprintf(w, "received %d frames of %d bytes, sent %d of %d\n", p.ReceivedFrames, p.ReceivedBytes, p.SentFrames, p.SentBytes)
-		lost := ""
-		for _, c := range []struct{ name, says string }{
-			{"device_missed", "missed by the device for lack of a buffer"}, {"device_receive_errors", "refused by the device"},
-			{"receive_errors", "damaged"}, {"bad_lengths", "of impossible length"}, {"unended", "without an end"},
-			{"lost", "lost in a ring that was restarted"},
-		} {
-			if n := p.Counters[c.name]; n > 0 {
-				lost += fmt.Sprintf(", %d %s", n, c.says)
-			}
-		}
-		if lost != "" {
-			fmt.Fprintf(w, "not delivered: %s\n", lost[2:])
-		}
-		if p.Program != nil {
-			fmt.Fprintf(w, "control program: %s\n", p.Program.String())
-			for _, h := range p.Program.Active() {
-				fmt.Fprintf(w, "  %v\n", h)
-			}
-			p.Program.PrintMaps(w, "  ")
-		}
-	}
 }

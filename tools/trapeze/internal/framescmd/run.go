@@ -16,19 +16,9 @@ import (
 // burst is the number of frames that are received and sent at a time.
 const burst = 64
 
-// run has workers work until the first of them ends, ctx or --duration does, and shows
-// the rates meanwhile. That the time is over is no error.
-func (s *session) run(ctx context.Context, workers []func(context.Context) error) error {
-	return s.start(ctx, workers, 1)
-}
-
-// runAll is run until all workers have ended.
-func (s *session) runAll(ctx context.Context, workers []func(context.Context) error) error {
-	return s.start(ctx, workers, len(workers))
-}
-
-// start runs workers until so many of them have ended, or one has failed.
-func (s *session) start(ctx context.Context, workers []func(context.Context) error, enough int) error {
+// run runs workers until enough of them have ended, one has failed, ctx ends or --duration is over, and shows the rates
+// meanwhile. That the time is over is no error.
+func (s *session) run(ctx context.Context, workers []func(context.Context) error, enough int) error {
 	if s.flags.Duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.flags.Duration)
@@ -62,8 +52,8 @@ func ended(err error) bool {
 
 // show shows the rates each second until ctx ends.
 func (s *session) show(ctx context.Context) {
-	style, err := s.x.Style()
-	if err != nil || style == progress.None {
+	style := s.x.Style()
+	if style == progress.None {
 		<-ctx.Done()
 		return
 	}

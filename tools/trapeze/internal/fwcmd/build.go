@@ -27,7 +27,7 @@ type built struct {
 type buildFlags struct {
 	From    string `flag:"from" excludes:"image" help:"object file from 'clang -O2 -g -target bpf -c'"`
 	Image   string `flag:"image" help:"instead of --from: the name of an image that comes with trapeze"`
-	Output  string `flag:"output,o" help:"file to write"`
+	Output  string `flag:"output,o" required:"the file to write" help:"file to write"`
 	Name    string `flag:"name" help:"name, 1 to {name-length} letters, digits and ._-+"`
 	Version string `flag:"version" help:"version, 1 to {version-length} of the same"`
 	BuildID string `flag:"build-id" help:"build ID, up to {id-digits} hexadecimal digits"`
@@ -39,9 +39,6 @@ func (x *commands) build(_ context.Context, f *buildFlags, _ []string) error {
 	meta, err := f.meta()
 	if err != nil {
 		return err
-	}
-	if f.Output == "" {
-		return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
 	}
 	if err := outfile.Check(f.Output, f.Force.Force); err != nil {
 		return outfile.Explain("--output", err)
@@ -61,7 +58,7 @@ func (x *commands) build(_ context.Context, f *buildFlags, _ []string) error {
 	}
 	r := built{File: f.Output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
 		Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
-	return x.Printf(r, "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
+	return x.Report(r)
 }
 
 // source makes the image of a file, or one of ours.

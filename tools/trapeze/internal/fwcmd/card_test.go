@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -56,17 +58,12 @@ func init() {
 // plug puts a card into this machine and returns its address.
 func plug(t testing.TB) (address string, c *card) {
 	t.Helper()
-	x, err := vfio.Open(t.Context(), "emu:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(vfio.Open(t.Context(), "emu:"))(t)
 	c = &card{Device: x.(*emulator.Device), backend: "group"}
 	n := fmt.Sprint(next.Add(1))
 	cards.Store(n, c)
 	t.Cleanup(func() {
-		if err := c.Device.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, c.Device.Close())
 	})
 	return "card:" + n, c
 }

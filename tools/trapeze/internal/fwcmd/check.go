@@ -3,7 +3,6 @@ package fwcmd
 import (
 	"context"
 	"errors"
-	"io"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
@@ -32,7 +31,7 @@ func (x *commands) check(_ context.Context, _ *cmdtable.NoFlags, args []string) 
 	}
 	hooks, refused := verdicts(img.spec)
 	r := checked{File: args[0], Accepted: len(refused) == 0, Hooks: hooks}
-	err = x.Print(&r, func(w io.Writer) error { return table(w, hookLines(r.Hooks)...) })
+	err = x.Report(&r)
 	return errors.Join(append([]error{err}, refused...)...)
 }
 
@@ -50,17 +49,4 @@ func verdicts(s *firmware.Spec) (hooks []checkedHook, refused []error) {
 		hooks = append(hooks, h)
 	}
 	return hooks, refused
-}
-
-// hookLines is a table of the programs of an image.
-func hookLines(hooks []checkedHook) []string {
-	lines := []string{row("HOOK", "INSTRUCTIONS", "WORST CASE", "BUDGET", "STACK", "CHECK")}
-	for _, h := range hooks {
-		if h.Refusal != nil {
-			lines = append(lines, row(h.Hook, h.Instructions, "-", h.Budget, "-", "refused"))
-			continue
-		}
-		lines = append(lines, row(h.Hook, h.Instructions, h.WorstCase, h.Budget, h.Stack, "ok"))
-	}
-	return lines
 }

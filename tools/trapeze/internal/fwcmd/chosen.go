@@ -3,7 +3,6 @@ package fwcmd
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -27,12 +26,9 @@ type Chosen struct {
 	*Image
 	// Name is the value of --image.
 	Name string
-	fill []Setting
+	fill map[string][]operation // by the map's name
 	show []string
 }
-
-// Choose reads and checks a program by name or file; nil for no name.
-func Choose(name string) (*Chosen, error) { return (&ProgramFlags{Image: name}).Open() }
 
 // Open reads and checks what the flags ask for; nil if that is nothing.
 func (f *ProgramFlags) Open() (*Chosen, error) {
@@ -42,17 +38,17 @@ func (f *ProgramFlags) Open() (*Chosen, error) {
 		}
 		return nil, nil
 	}
-	c := &Chosen{Name: f.Image, show: f.Show}
+	c := &Chosen{Name: f.Image, show: f.Show, fill: map[string][]operation{}}
 	for _, s := range f.Fill {
-		set, err := ParseSetting(s)
+		name, set, err := parseSetting(s)
 		if err != nil {
 			return nil, err
 		}
-		c.fill = append(c.fill, set)
+		c.fill[name] = append(c.fill[name], set)
 	}
 	name := f.Image
-	if IsShipped(name) {
-		name = Shipped(name)
+	if isShipped(name) {
+		name = shippedPrefix + name
 	}
 	var err error
 	if c.Image, err = Open(name); err != nil {
@@ -61,8 +57,20 @@ func (f *ProgramFlags) Open() (*Chosen, error) {
 	return c, c.Check()
 }
 
-// Load puts the program into a NIC and fills its maps.
-func (c *Chosen) Load(ctx context.Context, nic *driver.NIC) error {
+// Load puts the program, if there is one, into NICs and fills its maps.
+func (c *Chosen) Load(ctx context.Context, nics ...*driver.NIC) error {
+	if c == nil {
+		return nil
+	}
+	for _, nic := range nics {
+		if err := c.load(ctx, nic); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Chosen) load(ctx context.Context, nic *driver.NIC) error {
 	before, err := nic.ProgramStatus()
 	if err != nil {
 		return err
@@ -75,18 +83,15 @@ func (c *Chosen) Load(ctx context.Context, nic *driver.NIC) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range c.fill {
-		m, err := OpenMap(nic, c.Image, s.Map, status)
+	for _, name := range append(slices.Sorted(maps.Keys(c.fill)), c.show...) { // a name to show that is wrong is found now
+		m, err := openMap(nic, c.Image, name, status)
 		if err != nil {
 			return err
 		}
-		if err := s.Apply(m); err != nil {
-			return err
-		}
-	}
-	for _, name := range c.show { // a name that is wrong is found now
-		if _, err := OpenMap(nic, c.Image, name, status); err != nil {
-			return err
+		for _, set := range c.fill[name] {
+			if _, err := set.do(m); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -104,18 +109,6 @@ type Ran struct {
 	Maps map[string][]Entry `json:"maps" help:"entries by name"`
 }
 
-// PrintMaps prints the entries of the maps for people, in lines that begin with start.
-func (r *Ran) PrintMaps(w io.Writer, start string) {
-	for _, name := range slices.Sorted(maps.Keys(r.Maps)) {
-		for _, e := range r.Maps[name] {
-			fmt.Fprintf(w, "%s%s: %s = %s\n", start, name, e.Key, e.Value)
-		}
-		if len(r.Maps[name]) == 0 {
-			fmt.Fprintf(w, "%s%s: empty\n", start, name)
-		}
-	}
-}
-
 // Ran asks a NIC how the program has done.
 func (c *Chosen) Ran(nic *driver.NIC) (Ran, error) {
 	status, err := nic.ProgramStatus()
@@ -124,11 +117,11 @@ func (c *Chosen) Ran(nic *driver.NIC) (Ran, error) {
 	}
 	r := Ran{Program: status.Describe(), Maps: map[string][]Entry{}}
 	for _, name := range c.show {
-		m, err := OpenMap(nic, c.Image, name, status)
+		m, err := openMap(nic, c.Image, name, status)
 		if err != nil {
 			return Ran{}, err
 		}
-		if r.Maps[name], err = ReadMap(m); err != nil {
+		if r.Maps[name], err = readMap(m); err != nil {
 			return Ran{}, fmt.Errorf("map %s: %w", name, err)
 		}
 	}

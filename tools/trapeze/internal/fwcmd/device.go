@@ -3,13 +3,11 @@ package fwcmd
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -17,18 +15,12 @@ import (
 // deviceFlags say which NIC, and how long it may take. A load takes milliseconds; the default is time
 // for one over a slow bus.
 type deviceFlags struct {
-	Device  string        `flag:"device" help:"address of the NIC, see 'trapeze list'"`
-	Timeout time.Duration `flag:"timeout" default:"10s" help:"give up after this time"`
+	Device  string        `flag:"device" required:"the address of a NIC, see 'trapeze list'" help:"address of the NIC, see 'trapeze list'"`
+	Timeout time.Duration `flag:"timeout" default:"10s" range:"1ns.." help:"give up after this time"`
 }
 
 // addressed returns the scheme of the device's address.
 func (x *commands) addressed(f *deviceFlags) (string, error) {
-	if f.Device == "" {
-		return "", &option.Error{Option: "--device", Value: "", Allowed: "the address of a NIC, see 'trapeze list'"}
-	}
-	if f.Timeout <= 0 {
-		return "", &option.Error{Option: "--timeout", Value: f.Timeout.String(), Allowed: "more than 0, as in 5s"}
-	}
 	a, err := vfio.ParseKnown(f.Device)
 	if err != nil {
 		return "", &command.DeviceError{Err: err}
@@ -111,12 +103,5 @@ func (x *commands) control(ctx context.Context, f *deviceFlags, do func(context.
 	}); err != nil {
 		return err
 	}
-	return x.Print(r, r.print)
-}
-
-func (r *statusReport) print(w io.Writer) error {
-	if err := table(w, append([]string{row("device", r.Device+" ("+r.Backend+")")}, programLines(&r.Program)...)...); err != nil {
-		return err
-	}
-	return table(w, programHooks(&r.Program)...)
+	return x.Report(r)
 }

@@ -2,6 +2,7 @@ package fwcmd
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
@@ -18,12 +19,9 @@ func (x *commands) disassemble(_ context.Context, _ *cmdtable.NoFlags, args []st
 	if err != nil {
 		return err
 	}
-	if !x.JSON {
-		return img.spec.Disassemble(x.Stdout)
-	}
-	var text strings.Builder
-	if err := img.spec.Disassemble(&text); err != nil {
+	text := img.spec.Disassembly()
+	return x.Print(listing{File: args[0], Text: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
 		return err
-	}
-	return x.PrintJSON(listing{File: args[0], Text: strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")})
+	})
 }

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf/asm"
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/command"
@@ -22,21 +23,15 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 )
 
-const object = "../../../../firmware-loader/testdata/everything.o"
+const object, endlessObject = "../../../../firmware-loader/testdata/everything.o", "../../../../firmware-loader/testdata/endless.o"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // endless is an image that no NIC takes.
 func endless(t *testing.T) []byte {
 	t.Helper()
-	img := firmware.Image{Name: "endless", Version: "0.1"}
-	img.Programs[abi.PulseTx] = asm.Instructions{
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("again").WithSource(asm.Comment("round and round")), asm.JNE.Imm(asm.R0, 1, "again"), asm.Return(),
-	}
-	s, err := firmware.Make(img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(endlessObject))(t)
+	s := must.Get(firmware.Build(b, firmware.Meta{}))(t)
 	return s.Bytes()
 }
 
@@ -71,9 +66,7 @@ func ok(t *testing.T, args ...string) string {
 func decoded[T any](t *testing.T, args ...string) (v T) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(ok(t, append(args, "--json")...)))
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Decode(&v))
 	if d.More() {
 		t.Errorf("%v prints more than one object", args)
 	}
@@ -82,9 +75,7 @@ func decoded[T any](t *testing.T, args ...string) (v T) {
 
 func write(t *testing.T, name string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, b, 0o600))
 }
 
 type shown struct {
@@ -125,9 +116,7 @@ type hook struct {
 func TestFromObjectToSignedImage(t *testing.T) {
 	dir := t.TempDir()
 	image, keys := filepath.Join(dir, "image"), filepath.Join(dir, "keys")
-	if err := os.Mkdir(keys, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(keys, 0o700))
 	made := decoded[struct {
 		File, Name, Version, Digest string
 		Bytes                       int
@@ -142,10 +131,8 @@ func TestFromObjectToSignedImage(t *testing.T) {
 	}
 
 	out := ok(t, "fw", "check", image)
-	for _, want := range []string{"HOOK ", "pulse/tx ", "filter/rx ", " 512 ", " 8192 ", "ok"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("check lacks %q:\n%s", want, out)
-		}
+	for _, want := range []string{"hook ", "pulse/tx ", "filter/rx ", " 512 ", " 8192 ", "accepted  true"} {
+		should.Contain(t, out, want, "check lacks")
 	}
 	s := decoded[shown](t, "fw", "show", image)
 	if s.Version != "7.0" || s.Device != "1234:7250" || s.Digest != made.Digest || !s.Built || s.Signature.State != "unsigned" {
@@ -159,10 +146,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 	if st, err := os.Stat(generated.Private); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("private key: %v, %v", st, err)
 	}
-	before, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.ReadFile(image))(t)
 	other := filepath.Join(dir, "signed")
 	ok(t, "fw", "sign", image, "--key", generated.Private, "--output", other)
 	if after, err := os.ReadFile(image); err != nil || !bytes.Equal(before, after) {
@@ -189,9 +173,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 	} {
 		t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "none"))
 		if c.state == "" {
-			if out := ok(t, append([]string{"fw", "show", image}, c.args...)...); !strings.Contains(out, "valid, key "+generated.Key+" (me.pub)") {
-				t.Errorf("show:\n%s", out)
-			}
+			should.Contain(t, ok(t, append([]string{"fw", "show", image}, c.args...)...), "  state     valid\n", "show")
 			continue
 		}
 		if s := decoded[shown](t, append([]string{"fw", "show", image}, c.args...)...); s.Signature.State != c.state || s.Signature.Key != generated.Key {
@@ -202,9 +184,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 	if s := decoded[shown](t, "fw", "show", image, "--keys", keys); s.Signature.State != "revoked key" {
 		t.Errorf("revoked: %+v", s.Signature)
 	}
-	if _, err := run(t, "fw", "verify", image, "--keys", keys); !errors.Is(err, firmware.ErrRevoked) {
-		t.Errorf("revoked: %v", err)
-	}
+	should.Refuse(run(t, "fw", "verify", image, "--keys", keys))(t, firmware.ErrRevoked, "revoked")
 
 	listing := decoded[struct{ Lines []string }](t, "fw", "disasm", image)
 	if text := ok(t, "fw", "disasm", image); strings.Join(listing.Lines, "\n")+"\n" != text || !strings.Contains(text, "everything.c:") {
@@ -219,10 +199,8 @@ func TestShipped(t *testing.T) {
 		file := filepath.Join(dir, name)
 		ok(t, "fw", "build", "--image", name, "--output", file)
 		// As a file and by name they are the same to all that take both.
-		for _, command := range []string{"check", "disasm"} {
-			if a, b := ok(t, "fw", command, file), ok(t, "fw", command, "image:"+name); a != b || a == "" {
-				t.Errorf("%s %s: from the file:\n%s\nby name:\n%s", command, name, a, b)
-			}
+		if a, b := ok(t, "fw", "disasm", file), ok(t, "fw", "disasm", "image:"+name); a != b || a == "" {
+			t.Errorf("disasm %s: from the file:\n%s\nby name:\n%s", name, a, b)
 		}
 		if s := decoded[shown](t, "fw", "show", file); s.Name != name || len(s.Hooks) == 0 || s.Hooks[0].WorstCase == 0 || s.Device != "any" {
 			t.Errorf("%+v", s)
@@ -245,9 +223,7 @@ func TestRefusedProgram(t *testing.T) {
 	if _, err := run(t, "fw", "build", "--from", image, "--output", built); !errors.As(err, &refusal) || refusal.Hook != abi.PulseTx {
 		t.Fatalf("build: %v", err)
 	}
-	if _, err := os.Stat(built); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file was written: %v", err)
-	}
+	should.Refuse(os.Stat(built))(t, fs.ErrNotExist, "a file was written")
 	out, err := run(t, "fw", "check", image, "--json")
 	var v struct {
 		Accepted bool   `json:"accepted"`
@@ -256,15 +232,13 @@ func TestRefusedProgram(t *testing.T) {
 	if !errors.As(err, &refusal) || json.Unmarshal([]byte(out), &v) != nil || v.Accepted || len(v.Hooks) != 1 || v.Hooks[0].Refusal == nil {
 		t.Fatalf("check: %v, %s", err, out)
 	}
-	if r := v.Hooks[0].Refusal; r.Line != "round and round" || r.Reason == "" {
+	if r := v.Hooks[0].Refusal; !strings.HasSuffix(r.Line, "while (round != 1)") || r.Reason == "" {
 		t.Errorf("%+v", r)
 	}
-	if out, err := run(t, "fw", "check", image); err == nil || !strings.Contains(out, "refused") {
+	if out, err := run(t, "fw", "check", image); err == nil || !strings.Contains(out, "refusal") {
 		t.Errorf("check: %v\n%s", err, out)
 	}
-	if out := ok(t, "fw", "show", image); !strings.Contains(out, "refused") {
-		t.Errorf("show:\n%s", out)
-	}
+	should.Contain(t, ok(t, "fw", "show", image), "refusal", "show")
 }
 
 func TestRefusedCommands(t *testing.T) {
@@ -279,8 +253,7 @@ func TestRefusedCommands(t *testing.T) {
 		says string
 	}{
 		"build without input":   {[]string{"build", "--output", "x"}, option.ErrBad, "--from"},
-		"build without output":  {[]string{"build", "--from", object}, option.ErrBad, "--output"},
-		"build of two":          {[]string{"build", "--from", object, "--image", "amp", "--output", "x"}, option.ErrBad, "--from and --image exclude each other"},
+		"build of two":          {[]string{"build", "--from", object, "--image", "amp", "--output", "x"}, nil, "[from image]"},
 		"no such image":         {[]string{"build", "--image", "fail", "--output", "x"}, option.ErrBad, "amp"},
 		"bad device":            {[]string{"build", "--from", object, "--output", "x", "--for", "12:34"}, option.ErrBad, "vendor:device"},
 		"bad build ID":          {[]string{"build", "--from", object, "--output", "x", "--build-id", "xyz"}, option.ErrBad, "hexadecimal"},
@@ -290,10 +263,8 @@ func TestRefusedCommands(t *testing.T) {
 		"not an object":         {[]string{"build", "--from", there, "--output", "x"}, firmware.ErrFormat, "there"},
 		"output is there":       {[]string{"build", "--from", object, "--output", there}, fs.ErrExist, "--force"},
 		"output is a folder":    {[]string{"build", "--from", object, "--output", dir, "--force"}, nil, "directory"},
-		"check of nothing":      {[]string{"check"}, nil, "1 arg"},
 		"check of text":         {[]string{"check", there}, firmware.ErrFormat, ""},
 		"check of a device":     {[]string{"check", "/dev/zero"}, nil, "regular"},
-		"sign without key":      {[]string{"sign", image}, option.ErrBad, "--key"},
 		"sign with public key":  {[]string{"sign", image, "--key", filepath.Join(dir, "k.pub")}, firmware.ErrKey, "k.pub"},
 		"sign an object":        {[]string{"sign", object, "--key", filepath.Join(dir, "k.pem"), "--output", "x"}, firmware.ErrNote, "fw build"},
 		"sign over a file":      {[]string{"sign", image, "--key", filepath.Join(dir, "k.pem"), "--output", there}, fs.ErrExist, "--force"},
@@ -330,16 +301,5 @@ func TestRefusedCommands(t *testing.T) {
 	}
 	if _, err := os.Stat("x"); err == nil {
 		t.Error("a refused command has written its output")
-	}
-}
-
-func TestHelp(t *testing.T) {
-	for _, command := range []string{"build", "check", "show", "sign", "verify", "disasm", "keygen"} {
-		if out := ok(t, "fw", command, "--help"); !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "--json") {
-			t.Errorf("%s --help:\n%s", command, out)
-		}
-	}
-	if out := ok(t, "fw"); !strings.Contains(out, "Available Commands:") {
-		t.Errorf("fw:\n%s", out)
 	}
 }

@@ -35,17 +35,14 @@ func Open(arg string) (*Image, error) {
 		return &Image{arg, s}, err
 	}
 	s, err := firmware.Open(arg)
-	if errors.Is(err, fs.ErrNotExist) && IsShipped(arg) {
+	if errors.Is(err, fs.ErrNotExist) && isShipped(arg) {
 		err = fmt.Errorf("%w ('%s%s' is the one that comes with trapeze)", err, shippedPrefix, arg)
 	}
 	return &Image{arg, s}, err
 }
 
-// IsShipped says whether an image of that name comes with trapeze.
-func IsShipped(name string) bool { return slices.Contains(firmware.ShippedNames(), name) }
-
-// Shipped returns the argument of Open for an image that comes with trapeze.
-func Shipped(name string) string { return shippedPrefix + name }
+// isShipped says whether an image of that name comes with trapeze.
+func isShipped(name string) bool { return slices.Contains(firmware.ShippedNames(), name) }
 
 // Check refuses programs that a NIC would refuse. Errors wrap *firmware.Refusal.
 func (img *Image) Check() error {

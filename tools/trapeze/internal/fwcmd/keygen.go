@@ -34,7 +34,7 @@ func (x *commands) keygen(_ context.Context, _ *cmdtable.NoFlags, args []string)
 	if err := writeKeys(&r, public, private); err != nil {
 		return err
 	}
-	return x.Printf(r, "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
+	return x.Report(r)
 }
 
 // writeKeys writes both files or none.

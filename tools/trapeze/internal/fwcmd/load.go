@@ -2,8 +2,6 @@ package fwcmd
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -38,7 +36,7 @@ func (x *commands) load(ctx context.Context, f *loadFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	return x.Print(r, r.print)
+	return x.Report(r)
 }
 
 // loadInto does all that load does but print.
@@ -87,7 +85,7 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 	return r, err
 }
 
-// follow has a load show its progress until stop is called.
+// follow makes a load show its progress until stop is called.
 func (x *commands) follow(o load.Options, name string) (_ load.Options, stop func()) {
 	var meter *progress.Meter
 	seen := 0
@@ -103,13 +101,4 @@ func (x *commands) follow(o load.Options, name string) (_ load.Options, stop fun
 			meter.Stop()
 		}
 	}
-}
-
-func (r *loaded) print(w io.Writer) error {
-	if err := table(w, row("device", fmt.Sprintf("%s (%s)", r.Device, r.Backend)), row("image", r.Name+" "+r.Version),
-		row("digest", r.Digest), row("signature", r.Signature), row("bytes", r.Bytes), row("slot", telemetry.SlotName(r.Program.Slot)),
-		row("previous", telemetry.SlotName(r.Program.Previous))); err != nil {
-		return err
-	}
-	return table(w, append([]string{""}, hookLines(r.Hooks)...)...)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/driver"
@@ -20,9 +21,9 @@ var ErrOtherImage = errors.New("the NIC runs another image")
 // Entry is an entry of a map.
 type Entry = telemetry.MapEntry
 
-// OpenMap opens a map of a NIC by its name in an image, which must be the one that
+// openMap opens a map of a NIC by its name in an image, which must be the one that
 // runs: s is the NIC's status.
-func OpenMap(nic *driver.NIC, img *Image, name string, s load.Status) (*driver.ProgramMap, error) {
+func openMap(nic *driver.NIC, img *Image, name string, s load.Status) (*driver.ProgramMap, error) {
 	if s.Digest != img.spec.Digest {
 		p := s.Describe()
 		return nil, fmt.Errorf("%s: %w: %s, digest %s; the image has digest %x", img.file, ErrOtherImage, &p, p.Digest, img.spec.Digest)
@@ -46,30 +47,27 @@ type operation struct {
 	key, value []byte
 }
 
-// operations and how many arguments they take.
+// operands are the operations, with how many arguments they take.
 var operands = map[string]int{"list": 0, "get": 1, "set": 2, "delete": 1}
 
 const operationHelp = "list, get KEY, set KEY VALUE, delete KEY"
 
-// parseOperations reads what is to be done; nothing is list.
-func parseOperations(args []string) (all []operation, err error) {
+// parseOperation reads what is to be done; nothing is list.
+func parseOperation(args []string) (o operation, err error) {
 	if len(args) == 0 {
-		return []operation{{name: "list"}}, nil
+		args = []string{"list"}
 	}
-	for len(args) > 0 {
-		n, ok := operands[args[0]]
-		if !ok || len(args) <= n {
-			return nil, &option.Error{Option: "operation", Value: args[0], Allowed: operationHelp}
-		}
-		o := operation{name: args[0]}
-		for i, to := range []*[]byte{&o.key, &o.value}[:n] {
-			if *to, err = parseHex(args[1+i]); err != nil {
-				return nil, err
-			}
-		}
-		all, args = append(all, o), args[1+n:]
+	n, ok := operands[args[0]]
+	if !ok || len(args) != 1+n {
+		return o, &option.Error{Option: "operation", Value: args[0], Allowed: operationHelp}
 	}
-	return all, nil
+	o.name = args[0]
+	for i, to := range []*[]byte{&o.key, &o.value}[:n] {
+		if *to, err = parseHex(args[1+i]); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
 }
 
 // parseHex reads bytes in the order of memory.
@@ -91,15 +89,15 @@ func (o operation) do(m *driver.ProgramMap) ([]Entry, error) {
 		}
 		return []Entry{entry(o.key, value)}, nil
 	case "set":
-		return nil, m.Update(o.key, o.value, datasheet.MailboxAny)
+		return []Entry{}, m.Update(o.key, o.value, datasheet.MailboxAny)
 	case "delete":
-		return nil, m.Delete(o.key)
+		return []Entry{}, m.Delete(o.key)
 	}
-	return ReadMap(m)
+	return readMap(m)
 }
 
-// ReadMap lists a map. Errors are those of driver.ProgramMap.Each.
-func ReadMap(m *driver.ProgramMap) ([]Entry, error) {
+// readMap lists a map. Errors are those of driver.ProgramMap.Each.
+func readMap(m *driver.ProgramMap) ([]Entry, error) {
 	all := []Entry{}
 	err := m.Each(func(key, value []byte) bool {
 		all = append(all, entry(key, value))
@@ -112,47 +110,27 @@ func entry(key, value []byte) Entry {
 	return Entry{Key: fmt.Sprintf("%x", key), Value: fmt.Sprintf("%x", value)}
 }
 
-// Setting is an entry of a map that is to be set.
-type Setting struct {
-	Map string
-	set operation
-}
-
-// ParseSetting reads MAP:KEY=VALUE. Errors wrap option.ErrBad.
-func ParseSetting(s string) (Setting, error) {
+// parseSetting reads MAP:KEY=VALUE, an entry that is to be set.
+func parseSetting(s string) (name string, set operation, err error) {
 	name, rest, ok := strings.Cut(s, ":")
 	key, value, ok2 := strings.Cut(rest, "=")
 	if !ok || !ok2 || name == "" {
-		return Setting{}, &option.Error{Option: "--map", Value: s, Allowed: "MAP:KEY=VALUE"}
+		return "", set, &option.Error{Option: "--map", Value: s, Allowed: "MAP:KEY=VALUE"}
 	}
-	all, err := parseOperations([]string{"set", key, value})
-	if err != nil {
-		return Setting{}, err
-	}
-	return Setting{name, all[0]}, nil
-}
-
-// Apply sets the entry.
-func (s Setting) Apply(m *driver.ProgramMap) error {
-	_, err := s.set.do(m)
-	return err
+	set, err = parseOperation([]string{"set", key, value})
+	return name, set, err
 }
 
 // mapReport is the JSON output of map.
 type mapReport struct {
-	Device  string      `json:"device"`
-	Image   string      `json:"image"`
-	Map     shownMap    `json:"map"`
-	Results []mapResult `json:"results"`
-}
-
-type mapResult struct {
-	Operation string  `json:"operation"`
-	Entries   []Entry `json:"entries"`
+	Device  string   `json:"device"`
+	Image   string   `json:"image"`
+	Map     shownMap `json:"map"`
+	Entries []Entry  `json:"entries"`
 }
 
 func (x *commands) maps(ctx context.Context, f *deviceFlags, args []string) error {
-	operations, err := parseOperations(args[2:])
+	o, err := parseOperation(args[2:])
 	if err != nil {
 		return err
 	}
@@ -162,50 +140,31 @@ func (x *commands) maps(ctx context.Context, f *deviceFlags, args []string) erro
 	}
 	r := mapReport{Image: args[0]}
 	if err := x.with(ctx, f, nil, func(_ context.Context, nic *driver.NIC) error {
+		s, err := nic.ProgramStatus()
+		if err != nil {
+			return err
+		}
+		m, err := openMap(nic, img, args[1], s)
+		if err != nil {
+			return err
+		}
 		r.Device = nic.Address()
-		return r.fill(nic, img, args[1], operations)
+		if r.Map, err = showMap(m.Spec()); err != nil {
+			return err
+		}
+		if r.Entries, err = o.do(m); err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
-	w := x.Stdout
-	if x.JSON {
-		return x.PrintJSON(r)
-	}
-	for _, result := range r.Results {
-		if result.Operation == "list" && len(result.Entries) == 0 {
-			x.Note("map %s is empty", r.Map.Name)
-		}
-		for _, e := range result.Entries {
+	return x.Print(r, func(w io.Writer) error {
+		for _, e := range r.Entries {
 			if _, err := fmt.Fprintf(w, "%s %s\n", e.Key, e.Value); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// fill does the operations.
-func (r *mapReport) fill(nic *driver.NIC, img *Image, name string, operations []operation) error {
-	s, err := nic.ProgramStatus()
-	if err != nil {
-		return err
-	}
-	m, err := OpenMap(nic, img, name, s)
-	if err != nil {
-		return err
-	}
-	if r.Map, err = showMap(m.Spec()); err != nil {
-		return err
-	}
-	for _, o := range operations {
-		entries, err := o.do(m)
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.name, err)
-		}
-		if entries == nil {
-			entries = []Entry{}
-		}
-		r.Results = append(r.Results, mapResult{o.name, entries})
-	}
-	return nil
+		return nil
+	})
 }

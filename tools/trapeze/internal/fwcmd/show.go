@@ -3,7 +3,6 @@ package fwcmd
 import (
 	"context"
 	"fmt"
-	"io"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -49,7 +48,7 @@ func (x *commands) show(_ context.Context, f *ringFlags, args []string) error {
 	if s.Signature, _, err = img.state(f.ring()); err != nil {
 		return err
 	}
-	return x.Print(&s, s.print)
+	return x.Report(&s)
 }
 
 func (s *shown) ofSpec(spec *firmware.Spec) error {
@@ -76,45 +75,4 @@ func showMap(m abi.Map) (shownMap, error) {
 	storage, err := firmware.StorageSize(m)
 	return shownMap{Name: m.Name, Type: m.Type.String(), Key: m.Key, Value: m.Value, Entries: m.Entries,
 		ReadOnly: m.Flags&abi.MapReadOnly != 0, Storage: storage}, err
-}
-
-func (s *shown) print(w io.Writer) error {
-	digest := s.Digest
-	if !s.Built {
-		digest += ", not in the file ('trapeze fw build' adds it)"
-	}
-	if err := table(w, row("name", s.Name), row("version", s.Version), row("build ID", s.BuildID), row("ABI", s.ABI),
-		row("for", s.Device), row("image", fmt.Sprintf("%d bytes", s.Image)),
-		row("SRAM", fmt.Sprintf("%d bytes", s.SRAM)), row("digest", digest), row("signature", s.Signature)); err != nil {
-		return err
-	}
-	for _, part := range [][]string{hookLines(s.Hooks), s.sectionLines(), s.mapLines()} {
-		if len(part) < 2 {
-			continue
-		}
-		if err := table(w, append([]string{""}, part...)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *shown) sectionLines() []string {
-	lines := []string{row("SECTION", "BYTES", "ROLE")}
-	for _, sec := range s.Sections {
-		lines = append(lines, row(sec.Name, sec.Bytes, sec.Role))
-	}
-	return lines
-}
-
-func (s *shown) mapLines() []string {
-	lines := []string{row("MAP", "TYPE", "KEY", "VALUE", "ENTRIES", "SRAM", "ACCESS")}
-	for _, m := range s.Maps {
-		access := "read-write"
-		if m.ReadOnly {
-			access = "read-only"
-		}
-		lines = append(lines, row(m.Name, m.Type, m.Key, m.Value, m.Entries, m.Storage, access))
-	}
-	return lines
 }

@@ -33,15 +33,12 @@ type signed struct {
 }
 
 type signFlags struct {
-	Key    string `flag:"key" help:"file with the private key (PEM, PKCS #8)"`
+	Key    string `flag:"key" required:"a private key from 'trapeze fw keygen'" help:"file with the private key (PEM, PKCS #8)"`
 	Output string `flag:"output,o" help:"file to write (default: IMAGE itself)"`
 	cmdtable.Force
 }
 
 func (x *commands) sign(_ context.Context, f *signFlags, args []string) error {
-	if f.Key == "" {
-		return &option.Error{Option: "--key", Value: "", Allowed: "a private key from 'trapeze fw keygen'"}
-	}
 	key, err := firmware.ReadPrivateKey(f.Key)
 	if err != nil {
 		return err
@@ -74,7 +71,7 @@ func (x *commands) sign(_ context.Context, f *signFlags, args []string) error {
 		return outfile.Explain("--output", err)
 	}
 	r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
-	return x.Printf(r, "%s: signed with key %s\n", r.File, r.Key)
+	return x.Report(r)
 }
 
 func (x *commands) verify(_ context.Context, f *ringFlags, args []string) error {
@@ -92,5 +89,5 @@ func (x *commands) verify(_ context.Context, f *ringFlags, args []string) error 
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
 	r := signed{File: args[0], Digest: img.digest(), Key: key.ID.String(), Owner: key.File}
-	return x.Printf(r, "%s: signed with key %s (%s)\n", r.File, r.Key, r.Owner)
+	return x.Report(r)
 }

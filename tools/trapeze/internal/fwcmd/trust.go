@@ -20,16 +20,6 @@ type signatureState struct {
 	Ring string `json:"key_ring,omitempty"`
 }
 
-func (s signatureState) String() string {
-	switch {
-	case s.Key == "":
-		return s.State
-	case s.Owner != "":
-		return fmt.Sprintf("%s, key %s (%s)", s.State, s.Key, s.Owner)
-	}
-	return fmt.Sprintf("%s, key %s, key ring %s", s.State, s.Key, s.Ring)
-}
-
 // openKeyRing opens the key ring in dir, and says what to do if there is none.
 func openKeyRing(dir string) (*firmware.KeyRing, error) {
 	ring, err := firmware.OpenKeyRing(dir)

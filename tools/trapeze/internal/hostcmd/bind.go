@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // bindReport is the JSON output of bind and unbind.
@@ -25,7 +24,7 @@ type bindFlags struct {
 	Group   bool          `flag:"group" help:"the whole IOMMU group, bridges aside"`
 	Force   bool          `flag:"force" help:"also if the host uses it, its group is not viable, or a process has it open"`
 	DryRun  bool          `flag:"dry-run" help:"change nothing, print the commands that would"`
-	Timeout time.Duration `flag:"timeout" default:"{timeout}" help:"how long the kernel may take for a step"`
+	Timeout time.Duration `flag:"timeout" default:"{timeout}" range:"1ns..1h" help:"how long the kernel may take for a step"`
 }
 
 func (x *commands) bind(ctx context.Context, f *struct {
@@ -42,9 +41,6 @@ func (x *commands) unbind(ctx context.Context, f *bindFlags, args []string) erro
 // change gives a function to VFIO or back. already says that there was nothing to change.
 func (x *commands) change(ctx context.Context, do func(context.Context, hostpci.Root, string, hostpci.Options) (hostpci.Result, error),
 	f *bindFlags, driver, address, already string) error {
-	if f.Timeout <= 0 || f.Timeout > time.Hour {
-		return option.Errorf("--timeout %v: use more than nothing and at most an hour", f.Timeout)
-	}
 	res, err := do(ctx, f.Root, address, hostpci.Options{Write: x.write, Driver: driver, Group: f.Group, Force: f.Force, DryRun: f.DryRun, Timeout: f.Timeout})
 	if err != nil {
 		return marked(err)

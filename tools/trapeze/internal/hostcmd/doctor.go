@@ -1,88 +1,59 @@
 package hostcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 )
 
 // NotReadyError says that no driver could start. What is wrong has been printed.
 type NotReadyError struct {
-	// Address of the function that was asked about, empty for any.
-	Address string
-	// What could not be, if no function was asked about.
+	// What could not be.
 	What string
 	// Errors is the number of findings that stand in the way.
 	Errors int
 }
 
 func (e *NotReadyError) Error() string {
-	what := "a driver could not start on any function"
-	if e.What != "" {
-		what = e.What
-	}
-	if e.Address != "" {
-		what = "a driver could not start on " + e.Address
-	}
-	return fmt.Sprintf("%s: %d findings stand in the way", what, e.Errors)
+	return fmt.Sprintf("%s: %d findings stand in the way", e.What, e.Errors)
 }
 
 type doctorFlags struct {
 	rootFlag
-	Memory     int64 `flag:"memory" help:"how many bytes a driver will map for DMA"`
-	All        bool  `flag:"all" help:"print also what is as it should be"`
-	Fabric     bool  `flag:"fabric" help:"look at what programs of libfabric need to find the provider"`
-	Kubernetes bool  `flag:"kubernetes" help:"look at what this node needs to give NICs to pods"`
+	Memory     uint64 `flag:"memory" help:"how many bytes a driver will map for DMA"`
+	All        bool   `flag:"all" help:"print also what is as it should be"`
+	Fabric     bool   `flag:"fabric" help:"look at what programs of libfabric need to find the provider"`
+	Kubernetes bool   `flag:"kubernetes" help:"look at what this node needs to give NICs to pods"`
 }
 
-func (x *commands) doctor(ctx context.Context, f *doctorFlags, args []string) error {
+func (x *commands) doctor(ctx context.Context, f *doctorFlags, args []string) (err error) {
 	address := ""
 	if len(args) > 0 {
 		address = args[0]
 	}
+	var r doctor.Report
+	what := "a driver could not start on " + cmp.Or(address, "any function")
 	switch {
 	case f.Fabric && f.Kubernetes:
 		return option.Errorf("--fabric and --kubernetes: use one of them")
 	case (f.Fabric || f.Kubernetes) && address != "":
 		return option.Errorf("--fabric and --kubernetes look at no function of yours: leave out %s", address)
 	case f.Fabric:
-		r := doctor.Fabric(f.Root, os.Getenv)
-		return x.runSurroundings(r, r.Findings, r.CouldStart, "programs do not find the provider of libfabric", f.All)
+		r, what = doctor.Fabric(f.Root, os.Getenv), "programs do not find the provider of libfabric"
 	case f.Kubernetes:
-		r := doctor.Kubernetes(ctx, f.Root, drivers)
-		return x.runSurroundings(r, r.Findings, r.CouldStart, "pods of this node cannot get NICs", f.All)
+		r, what = doctor.Kubernetes(ctx, f.Root, drivers), "pods of this node cannot get NICs"
+	default:
+		if r, err = doctor.Run(ctx, f.Root, address, doctor.Options{Memory: f.Memory, Drivers: drivers}); err != nil {
+			return marked(err)
+		}
 	}
-	if f.Memory < 0 {
-		return option.Errorf("--memory %d: use a number of bytes", f.Memory)
-	}
-	return x.runDoctor(ctx, f.Root, address, f.All, doctor.Options{Memory: uint64(f.Memory), Drivers: drivers})
-}
-
-// runSurroundings prints a report on what is around NICs, and fails with what could not be if
-// errors are among the findings.
-func (x *commands) runSurroundings(report any, findings []doctor.Finding, couldStart bool, what string, everything bool) error {
-	err := x.Print(report, func(io.Writer) error {
-		x.printFindings(findings, everything)
-		return nil
-	})
-	if err != nil || couldStart {
-		return err
-	}
-	return &NotReadyError{What: what, Errors: count(findings)}
-}
-
-func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address string, everything bool, o doctor.Options) error {
-	r, err := doctor.Run(ctx, root, address, o)
-	if err != nil {
-		return marked(err)
-	}
-	err = x.Print(r, func(io.Writer) error { return x.printDoctor(r, everything) })
+	err = x.Print(r, func(io.Writer) error { return x.printDoctor(r, f.All) })
 	if err != nil || r.CouldStart {
 		return err
 	}
@@ -90,7 +61,7 @@ func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address str
 	for _, f := range r.Functions {
 		n += count(f.Findings)
 	}
-	return &NotReadyError{Address: address, Errors: n}
+	return &NotReadyError{What: what, Errors: n}
 }
 
 // count counts the errors among findings.

@@ -14,7 +14,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -43,7 +42,6 @@ func Commands(e *command.Env) []*cobra.Command { return newCommands(e, nil) }
 func newCommands(e *command.Env, write func(name, value string) error) []*cobra.Command {
 	x := &commands{e, write}
 	return cmdtable.New(help, map[string]string{
-		"fabric": keys.List(doctor.FabricReport{}), "kubernetes": keys.List(doctor.KubernetesReport{}),
 		"driver": hostpci.DefaultDriver, "timeout": hostpci.DefaultTimeout.String(),
 	}).Commands(
 		cmdtable.Does("list", x.list, listReport{}),

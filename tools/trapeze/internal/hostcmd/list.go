@@ -4,10 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
@@ -23,29 +19,30 @@ type listReport struct {
 
 type listFunction struct {
 	Address      string        `json:"address"`
-	Vendor       string        `json:"vendor"`
-	Device       string        `json:"device"`
-	Class        string        `json:"class"`
-	VendorName   string        `json:"vendor_name"`
-	DeviceName   string        `json:"device_name"`
-	ClassName    string        `json:"class_name"`
+	Name         string        `json:"name"`
+	Vendor       string        `json:"vendor" text:"-"`
+	Device       string        `json:"device" text:"-"`
+	Class        string        `json:"class" text:"-"`
+	VendorName   string        `json:"vendor_name" text:"-"`
+	DeviceName   string        `json:"device_name" text:"-"`
+	ClassName    string        `json:"class_name" text:"-"`
 	Driver       string        `json:"driver"`
 	Override     string        `json:"driver_override"`
 	IOMMUGroup   *int          `json:"iommu_group" help:"null for none"`
 	GroupMembers []listMember  `json:"group_members"`
 	NUMANode     *int          `json:"numa_node" help:"null for none"`
-	Link         hostpci.Link  `json:"link" help:"0 for none"`
+	Link         hostpci.Link  `json:"link" text:"some" help:"0 for none"`
 	Netdevs      []string      `json:"netdevs"`
-	SRIOV        hostpci.SRIOV `json:"sriov"`
+	SRIOV        hostpci.SRIOV `json:"sriov" text:"some"`
 	Power        string        `json:"power_state"`
-	BARs         []hostpci.BAR `json:"bars"`
+	BARs         []hostpci.BAR `json:"bars" text:"-"`
 	AFXDP        []string      `json:"afxdp" help:"addresses of its interfaces as ports of plain frames, which need no binding"`
 	Fits         string        `json:"fits" help:"driver of this program for the function, empty for none"`
 	Untested     bool          `json:"untested" help:"that driver was never run on one"`
+	Wire         string        `json:"wire,omitempty" help:"address of an emulated NIC that has it as its wire"`
 	Board        string        `json:"board" help:"its name, if the driver knows boards by their subsystem; else empty"`
 	Backends     []string      `json:"backends" help:"by which it can be opened now"`
 	InUse        []string      `json:"in_use"`
-	title        string
 }
 
 type listMember struct {
@@ -95,7 +92,11 @@ func (x *commands) list(_ context.Context, f *rootFlag, _ []string) error {
 		}
 		r.Functions = append(r.Functions, d)
 	}
-	return cmp.Or(x.Print(r, func(io.Writer) error { return x.printList(r) }), listErr)
+	err := cmp.Or(x.Report(r), listErr)
+	if err == nil && len(functions) == 0 {
+		x.Note("there are no network controllers on the PCI bus")
+	}
+	return err
 }
 
 func describe(f hostpci.Function) listFunction {
@@ -112,106 +113,16 @@ func describe(f hostpci.Function) listFunction {
 		Driver: f.Driver, Override: f.Override, IOMMUGroup: known(f.IOMMUGroup), NUMANode: known(f.NUMANode),
 		Link: f.Link, Netdevs: append([]string{}, f.Netdevs...), SRIOV: f.SRIOV, Power: f.Power.State,
 		Fits: f.Fits, Untested: f.Untested, Board: f.Board, Backends: append([]string{}, f.Backends...), InUse: []string{},
-		GroupMembers: []listMember{}, title: f.Title(), BARs: append([]hostpci.BAR{}, f.BARs...), AFXDP: []string{},
+		GroupMembers: []listMember{}, Name: f.Title(), BARs: append([]hostpci.BAR{}, f.BARs...), AFXDP: []string{},
 	}
 	for _, n := range f.Netdevs {
 		d.AFXDP = append(d.AFXDP, ethernet.SchemeAFXDP+":"+n)
+	}
+	if f.Fits != "" && f.Fits != ours {
+		d.Wire = "eth:" + d.Address
 	}
 	for _, m := range f.GroupMembers {
 		d.GroupMembers = append(d.GroupMembers, listMember{m, m.Blocks()})
 	}
 	return d
-}
-
-func (x *commands) printList(r listReport) error {
-	on, off := x.Emphasis()
-	if len(r.Functions) == 0 {
-		fmt.Fprintf(x.Stdout, "%sno network controllers on the PCI bus%s\n", on, off)
-	} else {
-		fmt.Fprintf(x.Stdout, "%snetwork controllers on the PCI bus%s\n", on, off)
-	}
-	for _, f := range r.Functions {
-		fmt.Fprintf(x.Stdout, "  %s%s%s  %s\n", on, f.Address, off, f.title)
-		w := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
-		for _, line := range details(f) {
-			fmt.Fprintf(w, "      %s\t%s\n", line[0], line[1])
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-	}
-	if len(r.Functions) > 0 && !slices.Contains(r.Schemes, "pci") {
-		fmt.Fprintln(x.Stdout, "  (this version of trapeze cannot open them)")
-	}
-	fmt.Fprintf(x.Stdout, "\n%semulated NICs%s\n", on, off)
-	w := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
-	for _, e := range r.Emulated {
-		fmt.Fprintf(w, "  %s\t%s\n", e.Address, e.Description)
-	}
-	return w.Flush()
-}
-
-// details are the lines about a function, with their headings.
-func details(f listFunction) [][2]string {
-	lines := [][2]string{{"driver", cmp.Or(f.Driver, "none")}}
-	if f.Override != "" && f.Override != f.Driver {
-		lines[0][1] += ", only " + f.Override + " may have it"
-	}
-	add := func(heading, format string, a ...any) {
-		lines = append(lines, [2]string{heading, fmt.Sprintf(format, a...)})
-	}
-	switch {
-	case f.Untested:
-		add("made for", "%s, which was never run on this model", f.Fits)
-	case f.Fits != "":
-		add("made for", "%s", f.Fits)
-	}
-	if f.Board != "" {
-		add("board", "%s", f.Board)
-	}
-	if f.Fits != "" && f.Fits != ours {
-		add("as a wire", "eth:%s", f.Address)
-	}
-	if len(f.Backends) > 0 {
-		add("opens by", "%s", strings.Join(f.Backends, ", "))
-	}
-	group := "none: no IOMMU guards it"
-	if f.IOMMUGroup != nil {
-		group = fmt.Sprint(*f.IOMMUGroup)
-		var others []string
-		for _, m := range f.GroupMembers {
-			s := m.Address + " (" + cmp.Or(m.Driver, "no driver")
-			if m.Bridge {
-				s += ", a bridge"
-			}
-			others = append(others, s+")")
-		}
-		if len(others) > 0 {
-			group += ", with " + strings.Join(others, ", ")
-		}
-	}
-	add("IOMMU group", "%s", group)
-	if f.NUMANode != nil {
-		add("NUMA node", "%d", *f.NUMANode)
-	}
-	if f.Link.Width > 0 {
-		add("link", "x%d at %g GT/s, at most x%d at %g GT/s", f.Link.Width, f.Link.Speed, f.Link.MaxWidth, f.Link.MaxSpeed)
-	}
-	if len(f.Netdevs) > 0 {
-		add("interfaces", "%s", strings.Join(f.Netdevs, ", "))
-		add("plain frames", "%s, while %s keeps it", strings.Join(f.AFXDP, ", "), f.Driver)
-	}
-	if f.SRIOV.TotalVFs > 0 {
-		add("SR-IOV", "%d of %d virtual functions", f.SRIOV.VFs, f.SRIOV.TotalVFs)
-	}
-	if f.SRIOV.Physical != "" {
-		add("SR-IOV", "virtual function of %s", f.SRIOV.Physical)
-	}
-	if f.Power != "" && f.Power != "D0" && f.Power != "unknown" {
-		add("power", "%s", f.Power)
-	}
-	for _, u := range f.InUse {
-		add("in use", "%s", u)
-	}
-	return lines
 }

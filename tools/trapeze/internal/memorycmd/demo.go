@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -34,8 +33,8 @@ type demoReport struct {
 }
 
 type demoFlags struct {
-	Size   option.Bytes `flag:"size" default:"256M" help:"bytes of the other memory"`
-	Memory option.Bytes `flag:"memory" default:"32M" help:"bytes of the cache"`
+	Size   option.Bytes `flag:"size" default:"256M" range:"1M..64G" help:"bytes of the other memory"`
+	Memory option.Bytes `flag:"memory" default:"32M" range:"512K.." help:"bytes of the cache"`
 }
 
 // Each block of demoBlock bytes is random, by its own seed. Single pages are read demoReads times.
@@ -45,11 +44,8 @@ const (
 )
 
 func (x *commands) demo(ctx context.Context, f *demoFlags, _ []string) (err error) {
-	switch {
-	case f.Size < 1<<20 || f.Size > 64<<30 || f.Size%demoBlock != 0:
-		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "1M to 64G, in steps of 256K"}
-	case f.Memory < 512<<10:
-		return &option.Error{Option: "--memory", Value: f.Memory.String(), Allowed: "512K or more"}
+	if f.Size%demoBlock != 0 {
+		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "steps of 256K"}
 	}
 	near, far, err := peer.OpenPair(ctx, via.Options{}, emulator.PairOptions{})
 	if err != nil {
@@ -73,15 +69,7 @@ func (x *commands) demo(ctx context.Context, f *demoFlags, _ []string) (err erro
 	n := c.Stats()
 	r.Hits, r.Misses, r.P50, r.P99 = n.Hits, n.Misses, units.Microseconds(n.Median), units.Microseconds(n.P99)
 	r.Fetches, r.Ahead, r.Back = n.Fetches, n.Ahead, n.WrittenBack
-	return x.Print(r, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, `%s of another machine's memory, in a cache of %s; all bytes were compared
-  written in sequence %8.1f MB/s
-  read in sequence    %8.1f MB/s
-  %d pages at random: a miss takes p50 %.1f us, p99 %.1f us
-cache: %d hits, %d misses; %d pages fetched, %d of them ahead, %d written back
-`, option.Bytes(r.Bytes), option.Bytes(r.Cache), r.Write, r.Read, r.Reads, r.P50, r.P99, r.Hits, r.Misses, r.Fetches, r.Ahead, r.Back)
-		return err
-	})
+	return x.Report(r)
 }
 
 // fill writes all of the memory, reads it again, and then pages of it at random.

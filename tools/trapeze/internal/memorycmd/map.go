@@ -52,10 +52,10 @@ type mapFaults struct {
 
 type mapFlags struct {
 	pagerFlags
-	Local option.Bytes `flag:"local" default:"64M" help:"how much of the memory may be here at a time"`
+	Local option.Bytes `flag:"local" default:"64M" range:"1.." help:"how much of the memory may be here at a time"`
 	Load  string       `flag:"load" help:"fill the memory from this file, from its beginning"`
 	Save  string       `flag:"save" help:"write all of the memory to this file, which is there whole or not at all"`
-	Touch int          `flag:"touch" help:"read so many words at random places, at the end"`
+	Touch int          `flag:"touch" range:"0.." help:"read so many words at random places, at the end"`
 	cmdtable.Force
 }
 
@@ -68,12 +68,6 @@ func (x *commands) mapped(ctx context.Context, f *mapFlags, _ []string) (err err
 	}
 	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
-	}
-	if f.Local <= 0 {
-		return &option.Error{Option: "--local", Value: f.Local.String(), Allowed: "more than 0, as in 64M"}
-	}
-	if f.Touch < 0 {
-		return &option.Error{Option: "--touch", Value: fmt.Sprint(f.Touch), Allowed: "0 or more"}
 	}
 	var load *os.File
 	var save *outfile.File
@@ -118,7 +112,7 @@ func (x *commands) mapped(ctx context.Context, f *mapFlags, _ []string) (err err
 	if stats.Missed > 0 {
 		r.Faults.Fetch = float64(stats.FetchTime) / 1e3 / float64(stats.Missed)
 	}
-	return x.Print(r, func(w io.Writer) error { return printMap(w, r) })
+	return x.Report(r)
 }
 
 // useMap loads, saves or reads the memory, and touches it.
@@ -198,25 +192,6 @@ func (x *commands) through(ctx context.Context, m *netmem.Mapping, what string, 
 		}
 	}
 	return done, nil
-}
-
-func printMap(w io.Writer, r mapReport) error {
-	fmt.Fprintf(w, "mapped %s by pages of %s, at most %s of it here\n", option.Bytes(r.Bytes), option.Bytes(r.Page), option.Bytes(r.Local))
-	if r.Loaded > 0 {
-		fmt.Fprintf(w, "loaded %d bytes\n", r.Loaded)
-	}
-	if r.Saved > 0 {
-		fmt.Fprintf(w, "saved %d bytes\n", r.Saved)
-	}
-	if r.Sequential.Bytes > 0 {
-		fmt.Fprintf(w, "read in sequence at %.1f MB/s\n", r.Sequential.Rate)
-	}
-	if r.Touched > 0 {
-		fmt.Fprintf(w, "%d words at random, %.1f us each\n", r.Touched, r.Touch)
-	}
-	_, err := fmt.Fprintf(w, "faults: %d missed (a server took %.1f us), %d returned, %d first writes; %d pages ahead, %d evicted, %d written back\n",
-		r.Faults.Missed, r.Faults.Fetch, r.Faults.Returned, r.Faults.Written, r.Faults.Ahead, r.Faults.Evicted, r.Faults.Back)
-	return err
 }
 
 // pagerFlags say where the pages of 'memory map' come from.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -23,7 +21,7 @@ type serveReport struct {
 
 type serveFlags struct {
 	Device   string       `flag:"device" help:"address of the NIC to use"`
-	Size     option.Bytes `flag:"size" help:"how much memory to lend, as in 1G"`
+	Size     option.Bytes `flag:"size" range:"1.." required:"how much memory to lend, as in 1G" help:"how much memory to lend, as in 1G"`
 	Page     option.Bytes `flag:"page" default:"{page}" help:"size of a page, a power of two from 4K to 64K"`
 	Span     option.Bytes `flag:"span" help:"how far addresses reach (default the size)"`
 	Name     string       `flag:"name" default:"{server}" help:"what clients call the server"`
@@ -32,15 +30,10 @@ type serveFlags struct {
 
 func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) error {
 	switch {
-	case f.Size == 0:
-		return &option.Error{Option: "--size", Allowed: "how much memory to lend, as in 1G"}
 	case f.Page > 0 && f.Size%f.Page != 0:
 		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "whole pages: a multiple of " + f.Page.String()}
 	case len(f.Name) > via.MaxDiscriminator:
 		return &option.Error{Option: "--name", Value: f.Name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
-	}
-	if err := peer.CheckDevice(f.Device); err != nil {
-		return err
 	}
 	o := netmem.ServerOptions{Name: f.Name, Page: int(f.Page), Size: int64(f.Size), Span: int64(f.Span), ReadOnly: f.ReadOnly}
 	return with(ctx, f.Device, func(nic *via.NIC) error {
@@ -58,7 +51,7 @@ func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) error {
 		err = errors.Join(s.Err(), s.Close())
 		r := serveReport{Server: s.Address().String(), Lent: info, Counts: stats}
 		if err == nil {
-			err = x.Print(r, func(w io.Writer) error { return printCounts(w, r.Counts) })
+			err = x.Report(r)
 		}
 		return err
 	})
@@ -66,8 +59,7 @@ func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) error {
 
 // watch shows what the server does each second, until ctx ends or the server does.
 func (x *commands) watch(ctx context.Context, s *netmem.Server) {
-	style, err := x.Style()
-	quiet := err != nil || style == progress.None
+	quiet := x.Style() == progress.None
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for before := s.Stats(); ; {
@@ -86,10 +78,4 @@ func (x *commands) watch(ctx context.Context, s *netmem.Server) {
 			now.Clients, float64(now.BytesOut-before.BytesOut)/1e6, float64(now.BytesIn-before.BytesIn)/1e6, option.Bytes(now.Stored))
 		before = now
 	}
-}
-
-func printCounts(w io.Writer, c netmem.ServerStats) error {
-	_, err := fmt.Fprintf(w, "%d pages fetched, %d written, %d requests refused\n%.1f MB out, %.1f MB in, %s stored, %d clients\n",
-		c.Fetches, c.Writes, c.Refused, float64(c.BytesOut)/1e6, float64(c.BytesIn)/1e6, option.Bytes(c.Stored), c.Clients)
-	return err
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -43,20 +41,6 @@ func (x *commands) stat(ctx context.Context, f *clientFlags, _ []string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return errors.Join(append(errs, x.Print(list, func(w io.Writer) error { return printStat(w, list) }))...)
+		return errors.Join(append(errs, x.Report(list))...)
 	})
-}
-
-func printStat(w io.Writer, list []statReport) error {
-	for _, r := range list {
-		if r.Error != "" {
-			continue // stderr says it
-		}
-		fmt.Fprintf(w, "%s lends %s by pages of %s, addresses to %s\n  incarnation %s, pool %s\n",
-			r.Server, option.Bytes(r.Lent.Capacity), option.Bytes(r.Lent.Page), option.Bytes(r.Lent.Span), r.Incarnation, r.Pool)
-		if err := printCounts(w, r.Counts); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -12,9 +12,12 @@ import (
 )
 
 // Open opens the NIC at a device address. What happens to it asynchronously shows in the calls
-// that suffer from it. It is logged as well if the user asks for that. Errors are *command.DeviceError,
-// here and below.
+// that suffer from it. It is logged as well if the user asks for that. Errors are those of CheckDevice
+// and *command.DeviceError, the latter here and below.
 func Open(ctx context.Context, address string, o via.Options) (*via.NIC, error) {
+	if err := CheckDevice(address); err != nil {
+		return nil, err
+	}
 	o.Logger = command.Logger(ctx, command.Quiet)
 	return opened(via.Open(ctx, address, o))
 }

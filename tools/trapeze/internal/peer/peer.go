@@ -16,7 +16,7 @@ import (
 )
 
 // CheckDevice refuses devices that cannot reach another process, with an *option.Error if
-// none is named, and else a *command.DeviceError.
+// none is named, and else a *command.DeviceError. Open does it, too.
 func CheckDevice(device string) error {
 	if device == "" {
 		return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'"}

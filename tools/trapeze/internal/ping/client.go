@@ -14,10 +14,10 @@ import (
 // Options of a run, as flags of a command (see cmdtable.Does).
 type Options struct {
 	Count uint64 `flag:"count,c" default:"10" help:"number of messages; 0 is until interrupted"`
-	Bytes int    `flag:"size,s" default:"64" help:"size of a message in bytes"`
+	Bytes int    `flag:"size,s" default:"64" range:"0.." help:"size of a message in bytes"`
 	// Interval between the starts of two round trips.
-	Interval time.Duration `flag:"interval,i" default:"100ms" help:"time from one message to the next"`
-	Wait     time.Duration `flag:"wait,W" default:"1s" help:"time after which an answer counts as lost"`
+	Interval time.Duration `flag:"interval,i" default:"100ms" range:"0s.." help:"time from one message to the next"`
+	Wait     time.Duration `flag:"wait,W" default:"1s" range:"1ns.." help:"time after which an answer counts as lost"`
 }
 
 // errLost: no answer came in time.

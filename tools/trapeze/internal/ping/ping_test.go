@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
@@ -22,10 +24,7 @@ func nics(t *testing.T, options string) (a, b *via.NIC) {
 	address := "emu:?wire=mem:" + rand.Text() + options
 	var out []*via.NIC
 	for range 2 {
-		n, err := via.Open(t.Context(), address, via.Options{OnError: func(via.AsyncError) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(via.Open(t.Context(), address, via.Options{OnError: func(via.AsyncError) {}}))(t)
 		t.Cleanup(func() { n.Close() })
 		out = append(out, n)
 	}
@@ -61,47 +60,11 @@ func dial(t *testing.T, a *via.NIC, to via.MAC, level via.Reliability, n int) *v
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	e, err := dialWith(ctx, a, to, ping.ConnOptions(level, n))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must.Get(dialWith(ctx, a, to, ping.ConnOptions(level, n)))(t)
 }
 
 func dialWith(ctx context.Context, a *via.NIC, to via.MAC, o via.ConnOptions) (*via.Conn, error) {
 	return via.Dial(ctx, a, via.Address{MAC: to, Discriminator: ping.Discriminator}.String(), o)
-}
-
-func TestPing(t *testing.T) {
-	a, b := nics(t, "")
-	clients := serve(t, b)
-	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
-		for _, n := range []int{0, 1, 64, 100_000} {
-			e := dial(t, a, b.Query().Address, level, n)
-			var replies uint64
-			s, err := ping.Run(t.Context(), e, ping.Options{Count: 20, Bytes: n, Wait: 10 * time.Second}, func(seq uint64, d time.Duration, answered bool) {
-				if seq != replies || !answered || d <= 0 {
-					t.Errorf("reply %d after %d: %v, %v", seq, replies, d, answered)
-				}
-				replies++
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.Sent != 20 || s.Received != 20 || s.Lost != 0 || s.Loss != 0 || s.Corrupt != 0 || replies != 20 {
-				t.Errorf("%v, %d bytes: %+v", level, n, s)
-			}
-			if *s.Min <= 0 || *s.Min > *s.P50 || *s.P50 > *s.P99 || *s.P99 > *s.Max || *s.Avg < *s.Min || *s.Avg > *s.Max {
-				t.Errorf("times %v %v %v %v %v", *s.Min, *s.Avg, *s.P50, *s.P99, *s.Max)
-			}
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-			if c := <-clients; c.Echoed != 20 || c.Err != nil || c.Remote.MAC != a.Query().Address {
-				t.Errorf("server says %+v", c)
-			}
-		}
-	}
 }
 
 // TestLoss checks that what a bad wire eats shows on an unreliable VI, and does
@@ -115,61 +78,31 @@ func TestLoss(t *testing.T) {
 		if lossy {
 			wait = 20 * time.Millisecond
 		}
-		s, err := ping.Run(t.Context(), e, ping.Options{Count: 60, Bytes: 64, Wait: wait}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(ping.Run(t.Context(), e, ping.Options{Count: 60, Bytes: 64, Wait: wait}, nil))(t)
 		if s.Sent != 60 || (s.Lost > 0) != lossy || s.Received == 0 {
 			t.Errorf("%v: %d of %d lost", level, s.Lost, s.Sent)
 		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, e.Close())
 	}
 }
 
-func TestEnds(t *testing.T) {
+// TestServerEnds: a client is told that the server has gone.
+func TestServerEnds(t *testing.T) {
 	a, b := nics(t, "")
-	t.Run("when told to", func(t *testing.T) {
-		serve(t, b)
-		e := dial(t, a, b.Query().Address, via.ReliableDelivery, 64)
-		defer e.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		s, err := ping.Run(ctx, e, ping.Options{Bytes: 64, Wait: time.Second, Interval: time.Millisecond}, func(seq uint64, _ time.Duration, _ bool) {
-			if seq == 4 {
-				cancel()
-			}
-		})
-		if err != nil || s.Sent != 5 || s.Lost != 0 {
-			t.Errorf("%+v, %v", s, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ping.Server{NIC: b}.Serve(ctx) }()
+	e := dial(t, a, b.Query().Address, via.ReliableDelivery, 64)
+	defer e.Close()
+	s, err := ping.Run(t.Context(), e, ping.Options{Bytes: 64, Wait: 10 * time.Second}, func(seq uint64, _ time.Duration, _ bool) {
+		if seq == 4 {
+			stop()
 		}
 	})
-	t.Run("when the server does", func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- ping.Server{NIC: b}.Serve(ctx) }()
-		e := dial(t, a, b.Query().Address, via.ReliableDelivery, 64)
-		defer e.Close()
-		s, err := ping.Run(t.Context(), e, ping.Options{Bytes: 64, Wait: 10 * time.Second}, func(seq uint64, _ time.Duration, _ bool) {
-			if seq == 4 {
-				stop()
-			}
-		})
-		if !errors.Is(err, transfer.ErrPeerLost) || s.Sent < 5 {
-			t.Errorf("%+v, %v", s, err)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("at once on a closed NIC", func(t *testing.T) {
-		n, _ := nics(t, "")
-		n.Close()
-		if err := (ping.Server{NIC: n}).Serve(t.Context()); !errors.Is(err, via.ErrClosed) {
-			t.Errorf("got %v", err)
-		}
-	})
+	if !errors.Is(err, transfer.ErrPeerLost) || s.Sent < 5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	should.OK(t, <-done)
 }
 
 // TestVanishedClients fills a server with unreliable clients that end without a
@@ -191,9 +124,7 @@ func TestVanishedClients(t *testing.T) {
 	if err != nil || s.Received != 3 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, e.Close())
 }
 
 // TestPatientClient asks less often than a server's idle timeout.
@@ -206,9 +137,7 @@ func TestPatientClient(t *testing.T) {
 	if err != nil || s.Received != 2 || s.Late != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, e.Close())
 	if c := <-clients; c.Err != nil || c.Echoed != 2 {
 		t.Errorf("server says %+v", c)
 	}
@@ -219,10 +148,7 @@ func TestPatientClient(t *testing.T) {
 func TestWaitingClient(t *testing.T) {
 	t.Parallel()
 	a, b := nics(t, "")
-	l, err := via.Listen(b, ping.Discriminator, via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return ping.ConnOptions(via.Unreliable, 64), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(via.Listen(b, ping.Discriminator, via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return ping.ConnOptions(via.Unreliable, 64), nil }}))(t)
 	heard := make(chan bool, 100) // whether it was a question
 	go func() {
 		defer close(heard)
@@ -238,9 +164,7 @@ func TestWaitingClient(t *testing.T) {
 				return
 			}
 			heard <- len(m) > 0
-			if err := server.Release(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, server.Release())
 		}
 	}()
 	e := dial(t, a, b.Query().Address, via.Unreliable, 64)
@@ -248,9 +172,7 @@ func TestWaitingClient(t *testing.T) {
 	if err != nil || s.Lost != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, e.Close())
 	var asks, others int
 	for asked := range heard {
 		if asked {
@@ -284,9 +206,7 @@ func TestGreedyClients(t *testing.T) {
 		t.Errorf("%d clients, then %v", len(ends), rejected)
 	}
 	for _, e := range ends {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, e.Close())
 	}
 	// What they had is free again, once the server has heard of it.
 	for {

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/framering"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/match"
@@ -31,12 +31,12 @@ type captureReport struct {
 }
 
 type captureFlags struct {
-	Device   string   `flag:"device,d" help:"address of the NIC, or the ID of its process, or PID:PORT (default the only one)"`
-	Match    []string `flag:"match" split:"comma" help:"only frames that have these fields, such as proto=udp,port=53"`
-	Output   capture.Output
-	Count    uint64        `flag:"count,c" help:"end after so many frames (default no limit)"`
-	Duration time.Duration `flag:"duration" help:"end after so long (default no limit)"`
-	MaxBytes option.Bytes  `flag:"max-bytes" default:"1G" help:"end when so many bytes of frames are written"`
+	Device   string         `flag:"device,d" help:"address of the NIC, or the ID of its process, or PID:PORT (default the only one)"`
+	Match    []string       `flag:"match" split:"comma" help:"only frames that have these fields, such as proto=udp,port=53"`
+	Output   capture.Output `override:"output" required:"the file to write, or - for stdout"`
+	Count    uint64         `flag:"count,c" help:"end after so many frames (default no limit)"`
+	Duration time.Duration  `flag:"duration" range:"0s.." help:"end after so long (default no limit)"`
+	MaxBytes option.Bytes   `flag:"max-bytes" default:"1G" help:"end when so many bytes of frames are written"`
 }
 
 const (
@@ -50,12 +50,6 @@ const (
 )
 
 func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) error {
-	switch {
-	case f.Output.Path == "":
-		return &option.Error{Option: "--output", Allowed: "the file to write, or - for stdout"}
-	case f.Duration < 0:
-		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "0 for no limit, or more"}
-	}
 	if err := f.Output.Check(x.JSON); err != nil {
 		return err
 	}
@@ -78,7 +72,7 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 		return err
 	}
 	defer end()
-	file, err := f.Output.Create(x.Bytes, capture.Source{Name: n.Address, Filter: strings.Join(f.Match, ",")})
+	file, err := f.Output.Create(x.Bytes, n.Address, strings.Join(f.Match, ","))
 	if err != nil {
 		return err
 	}
@@ -94,15 +88,7 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 	if lost != nil {
 		return fmt.Errorf("%w; %s has the %d frames until then", lost, f.Output.Path, s.report.Matched)
 	}
-	w := x.Stdout
-	if f.Output.Path == "-" { // it belongs to the file
-		w = x.Stderr
-	}
-	if x.JSON {
-		return x.PrintJSON(s.report)
-	}
-	_, err = fmt.Fprintf(w, "%d of %d frames written, %d dropped (ended: %s)\n", s.report.Matched, s.report.Frames, s.report.Dropped, s.report.Ended)
-	return err
+	return x.ReportBeside(f.Output.Path, s.report)
 }
 
 // capture borrows the ring of the NIC's frames. What it returns beside gives the memory back.
@@ -174,7 +160,7 @@ func (s *capturing) run(ctx context.Context, progress func(int)) error {
 		case lost != nil:
 			return lost
 		default:
-			_ = command.Pause(ctx, capturePause)
+			_ = pause.For(ctx, capturePause)
 		}
 	}
 }
@@ -204,7 +190,7 @@ func (s *capturing) take() (n int, err error) {
 		if !s.match.Match(f.Bytes) {
 			continue
 		}
-		if s.written = s.file.WriteCut(f.At, f.Bytes, f.Length); s.written != nil {
+		if s.written = s.file.Write(f.At, f.Bytes, f.Length); s.written != nil {
 			return n, nil
 		}
 		s.report.Matched++

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -34,17 +34,13 @@ type logged struct {
 const logPause = 20 * time.Millisecond
 
 type logFlags struct {
-	Count int `flag:"count,c" help:"end after so many transfers (default when interrupted)"`
+	Count int `flag:"count,c" range:"1..1048576" help:"end after so many transfers (default when interrupted)"`
 }
 
 func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
-	const most = 1 << 20
 	count := f.Count
-	switch {
-	case count < 0 || count > most:
-		return &option.Error{Option: "--count", Value: fmt.Sprint(count), Allowed: fmt.Sprintf("1 to %d", most)}
-	case count == 0 && x.JSON:
-		return option.Errorf("--json prints one value: say with --count when it is whole")
+	if count == 0 && x.JSON {
+		return option.Errorf("--json needs --count: it prints one value, at the end")
 	}
 	h := x.look(ctx, word(args))
 	defer h.close()
@@ -71,7 +67,7 @@ func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
 				return err
 			}
 		}
-		if len(t.Records) == 0 && command.Pause(ctx, logPause) != nil {
+		if len(t.Records) == 0 && pause.For(ctx, logPause) != nil {
 			return nil
 		}
 	}

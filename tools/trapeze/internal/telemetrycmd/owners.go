@@ -61,16 +61,20 @@ func look(ctx context.Context) *host {
 	return h
 }
 
-// look is the other look, and tells the user of processes that do not answer. Of the one whose ID is
-// word choose tells.
+// look is the other look, and tells the user of processes that do not answer.
 func (x *commands) look(ctx context.Context, word string) *host {
 	h := look(ctx)
+	x.noteUnresponsive(h, word)
+	return h
+}
+
+// noteUnresponsive tells the user of processes that do not answer. Of the one whose ID is word choose tells.
+func (x *commands) noteUnresponsive(h *host, word string) {
 	for _, s := range h.unresponsive {
 		if strconv.Itoa(s.PID) != word {
 			x.Note("%v", s)
 		}
 	}
-	return h
 }
 
 func (h *host) close() {
@@ -116,6 +120,9 @@ func (n *NIC) endpoints(ctx context.Context) ([]telemetry.Endpoint, error) {
 
 // errNoNIC: no process has the NIC that is asked for, or several have.
 var errNoNIC = errors.New("no process shows such a NIC")
+
+// name tells a NIC from all others, also if it is found again.
+func (n *NIC) name() string { return fmt.Sprintf("%d,%d,%s", n.PID, n.Port, n.MAC) }
 
 // id names one NIC of this host: two processes may have NICs of one address.
 func (n *NIC) id() string { return fmt.Sprintf("%d:%d", n.PID, n.Port) }

@@ -3,11 +3,9 @@ package telemetrycmd
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -25,71 +23,28 @@ type psNIC struct {
 }
 
 type psFlags struct {
-	Interval time.Duration `flag:"interval,i" default:"500ms" help:"time between two looks, from which rates come; 0 for none"`
+	Interval time.Duration `flag:"interval,i" default:"500ms" range:"0s..1h" help:"time between two looks, from which rates come; 0 for none"`
 }
 
 func (x *commands) ps(ctx context.Context, f *psFlags, _ []string) error {
-	if err := checkInterval(f.Interval, 0); err != nil {
-		return err
-	}
-	h := x.look(ctx, "")
-	defer h.close()
-	r := psReport{NICs: []psNIC{}, Unresponsive: h.unresponsive}
-	var gauges []gauge
-	for _, n := range h.nics {
-		gauges = append(gauges, newGauge(ctx, n))
-	}
-	if err := command.Pause(ctx, f.Interval); err != nil {
-		return err
-	}
-	for i, n := range h.nics {
-		rates := gauges[i].next(ctx)
-		r.NICs = append(r.NICs, psNIC{n, rates["bytes_sent"], rates["bytes_received"]})
-	}
-	return x.Print(r, func(w io.Writer) error { return printPS(w, r.NICs) })
-}
-
-func printPS(w io.Writer, nics []psNIC) error {
-	if len(nics) == 0 {
-		_, err := fmt.Fprintln(w, "no process of this host has a NIC open that this user may look at")
-		return err
-	}
-	return command.Table(w, 0, "PID\tPORT\tUSER\tPROGRAM\tVIS\tSENT/S\tRECEIVED/S\tNIC", nics, func(n psNIC) string {
-		return fmt.Sprintf("%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s", n.PID, n.Port, n.User, n.Program, n.VIs, amount(n.Sent), amount(n.Received), n.Address)
-	})
-}
-
-// gauge makes rates of the counters of a NIC.
-type gauge struct {
-	nic    *NIC
-	before map[string]uint64
-	at     time.Time
-	err    error // of the last look
-
-	decided   map[string]uint64 // counters of the policy, nil unless top shows them
-	decidedAt time.Time
-}
-
-func newGauge(ctx context.Context, n *NIC) gauge {
-	g := gauge{nic: n}
-	g.before, g.at, g.err = n.counters(ctx)
-	return g
-}
-
-// next returns how much each counter has grown in a second since the look before; nothing if
-// the NIC does not answer. One that was reset meanwhile begins anew.
-func (g *gauge) next(ctx context.Context) map[string]float64 {
-	now, at, err := g.nic.counters(ctx)
-	rates := map[string]float64{}
-	if seconds := at.Sub(g.at).Seconds(); err == nil && g.err == nil && seconds > 0 {
-		for name, v := range now {
-			if before := g.before[name]; v >= before {
-				rates[name] = float64(v-before) / seconds
-			}
+	var s sampler
+	defer s.close()
+	samples := s.next(ctx, nil)
+	if f.Interval > 0 {
+		if err := pause.For(ctx, f.Interval); err != nil {
+			return err
 		}
+		samples = s.next(ctx, nil)
 	}
-	g.before, g.at, g.err = now, at, err
-	return rates
+	x.noteUnresponsive(s.host, "")
+	r := psReport{NICs: []psNIC{}, Unresponsive: s.host.unresponsive}
+	for _, one := range samples {
+		r.NICs = append(r.NICs, psNIC{one.nic, one.rates["bytes_sent"], one.rates["bytes_received"]})
+	}
+	if len(r.NICs) == 0 {
+		x.Note("no process of this host has a NIC open that this user may look at")
+	}
+	return x.Report(r)
 }
 
 // amount writes a number of bytes, or of things, in at most 5 characters.
@@ -107,11 +62,4 @@ func scaled(v float64, units ...string) string {
 		v, units = v/1000, units[1:]
 	}
 	return fmt.Sprintf("%.3g%s", v, units[0])
-}
-
-func checkInterval(d, least time.Duration) error {
-	if d < least || d > time.Hour {
-		return &option.Error{Option: "--interval", Value: d.String(), Allowed: least.String() + " to 1h"}
-	}
-	return nil
 }

@@ -2,17 +2,15 @@ package telemetrycmd
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
-// sample has what top and the page show of a NIC.
+// sample has what a look found of a NIC, beside the look before.
 type sample struct {
-	nic   *NIC
+	nic *NIC
+	// rates has the growth of each counter in a second; nothing at the first look.
 	rates map[string]float64
 	// queued counts the descriptors of sends and receives in the queues; -1 if that was not
 	// asked for.
@@ -41,112 +39,79 @@ type endpointRow struct {
 
 // sampler asks all NICs again and again. One goroutine uses it at a time.
 type sampler struct {
-	ctx    context.Context // of searches
-	cancel context.CancelFunc
-	host   *host
-	looked time.Time
-	found  chan *host       // has the outcome of the search that runs; nil if none does
-	seen   map[string]*seen // by the name of the NIC
+	host *host            // of the last look
+	seen map[string]*seen // by the name of the NIC
 }
 
 // seen has what the next look at a NIC is compared with.
 type seen struct {
-	gauge
-	rows map[uint64]telemetry.Endpoint
-	at   time.Time // of rows
+	at       time.Time
+	counters map[string]uint64
+	rows     map[uint64]telemetry.Endpoint
+	decided  map[string]uint64 // counters of the policy
 }
 
-const (
-	// lookAgain is the time from one search for processes to the next.
-	lookAgain = 2 * time.Second
-	// fewEndpoints bounds the NICs whose endpoints are all asked for without being chosen.
-	fewEndpoints = telemetry.PageRows
-)
-
-func newSampler(ctx context.Context) *sampler {
-	ctx, cancel := context.WithCancel(ctx)
-	return &sampler{ctx: ctx, cancel: cancel, seen: map[string]*seen{}}
-}
-
-// name tells a NIC from all others, also if it is found again.
-func (n *NIC) name() string { return fmt.Sprintf("%d,%d,%s", n.PID, n.Port, n.MAC) }
+// fewEndpoints bounds the NICs whose endpoints are all asked for without being chosen.
+const fewEndpoints = telemetry.PageRows
 
 // next asks the NICs that there are. Those of processes that end meanwhile are left out. All
-// endpoints are asked for of the chosen NICs, and of those with few.
-func (s *sampler) next(ctx context.Context, chosen map[string]bool) []sample {
-	s.search()
-	var list []sample
+// endpoints are asked for of the chosen NICs, and of those with few. The connections stay open
+// until the next look, or close.
+func (s *sampler) next(ctx context.Context, chosen map[string]bool) (list []sample) {
+	s.close()
+	s.host = look(ctx)
+	now := map[string]*seen{}
 	for _, n := range s.host.nics {
-		before, known := s.seen[n.name()]
-		if !known {
-			before = &seen{gauge: newGauge(ctx, n)}
-			s.seen[n.name()] = before
+		before, is := s.seen[n.name()], &seen{}
+		if before == nil {
+			before = &seen{}
 		}
-		one := sample{nic: n, queued: [2]int{-1, -1}}
-		if known {
-			before.nic = n
-			one.rates = before.next(ctx)
-		}
-		if before.err != nil {
-			delete(s.seen, n.name())
+		var err error
+		if is.counters, is.at, err = n.counters(ctx); err != nil {
 			continue
 		}
+		one := sample{nic: n, queued: [2]int{-1, -1}}
+		seconds := is.at.Sub(before.at).Seconds()
+		if before.counters != nil {
+			one.rates = growth(before.counters, is.counters, seconds)
+		}
 		if n.VIs <= fewEndpoints || chosen[n.name()] {
-			before.endpoints(ctx, &one)
+			is.endpoints(ctx, &one, before, seconds)
 		}
 		if chosen[n.name()] {
-			before.decisions(ctx, &one)
+			is.decisions(ctx, &one, before, seconds)
 		}
+		now[n.name()] = is
 		list = append(list, one)
 	}
+	s.seen = now
 	return list
 }
 
-// search looks for processes from time to time. It waits for the first search only: a process
-// that does not answer delays what is shown of others no longer than that.
-func (s *sampler) search() {
-	if s.found == nil && (s.host == nil || time.Since(s.looked) > lookAgain) {
-		found := make(chan *host, 1)
-		go func() { found <- look(s.ctx) }()
-		s.found = found
+// growth returns the growth of each counter in a second. One that was reset meanwhile begins anew.
+func growth(before, now map[string]uint64, seconds float64) map[string]float64 {
+	rates := map[string]float64{}
+	for name, v := range now {
+		if b := before[name]; v >= b && seconds > 0 {
+			rates[name] = float64(v-b) / seconds
+		}
 	}
-	if s.host == nil {
-		s.take(<-s.found)
-		return
-	}
-	select {
-	case h := <-s.found:
-		s.take(h)
-	default:
-	}
-}
-
-// take has the outcome of a search replace that of the one before.
-func (s *sampler) take(h *host) {
-	if s.host != nil {
-		s.host.close()
-	}
-	s.host, s.looked, s.found = h, time.Now(), nil
-	maps.DeleteFunc(s.seen, func(name string, _ *seen) bool {
-		return !slices.ContainsFunc(h.nics, func(n *NIC) bool { return n.name() == name })
-	})
+	return rates
 }
 
 // endpoints adds those of the NIC.
-func (s *seen) endpoints(ctx context.Context, one *sample) {
+func (s *seen) endpoints(ctx context.Context, one *sample, before *seen, seconds float64) {
 	list, err := one.nic.endpoints(ctx)
 	if err != nil {
 		return
 	}
-	now, rows := time.Now(), map[uint64]telemetry.Endpoint{}
-	seconds := now.Sub(s.at).Seconds()
-	one.queued = [2]int{}
+	s.rows, one.queued = map[uint64]telemetry.Endpoint{}, [2]int{}
 	for _, e := range list {
 		row := endpointRow{Endpoint: e}
-		if b, known := s.rows[e.Number]; known && seconds > 0 {
+		if b, known := before.rows[e.Number]; known && seconds > 0 {
 			row.Sends, row.Receives = float64(e.SendTaken-b.SendTaken)/seconds, float64(e.RecvTaken-b.RecvTaken)/seconds
 		}
-		rows[e.Number] = e
+		s.rows[e.Number] = e
 		one.queued[0] += int(e.SendQueued())
 		one.queued[1] += int(e.RecvQueued())
 		if l := e.Latency; l != nil && (one.latency == nil || l.P99 > one.latency.P99) {
@@ -154,32 +119,21 @@ func (s *seen) endpoints(ctx context.Context, one *sample) {
 		}
 		one.rows = append(one.rows, row)
 	}
-	s.rows, s.at = rows, now
 }
 
 // decisions adds the policy of the NIC.
-func (s *seen) decisions(ctx context.Context, one *sample) {
+func (s *seen) decisions(ctx context.Context, one *sample, before *seen, seconds float64) {
 	var p policy
 	if one.nic.ask(ctx, "/trapeze/policy", &p) != nil {
 		return // it is too old
 	}
-	one.policy = &p
-	if seconds := time.Since(s.decidedAt).Seconds(); s.decided != nil && seconds > 0 {
-		one.decisions = map[string]float64{}
-		for name, v := range p.Counters {
-			if before := s.decided[name]; v > before {
-				one.decisions[name] = float64(v-before) / seconds
-			}
-		}
+	one.policy, s.decided = &p, p.Counters
+	if before.decided != nil {
+		one.decisions = growth(before.decided, p.Counters, seconds)
 	}
-	s.decided, s.decidedAt = p.Counters, time.Now()
 }
 
 func (s *sampler) close() {
-	s.cancel()
-	if s.found != nil {
-		(<-s.found).close()
-	}
 	if s.host != nil {
 		s.host.close()
 	}

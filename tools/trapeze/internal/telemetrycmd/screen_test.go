@@ -4,11 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/mattn/go-runewidth"
+	"unicode/utf8"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -17,7 +16,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // shown is a screen of two NICs; the second sends more and is measured.
 func shown(t *testing.T) *screen {
 	t.Helper()
-	m := &screen{ctx: t.Context(), sampler: newSampler(t.Context()), width: 80, height: 24}
+	m := &screen{width: 80, height: 24}
 	nic := func(pid int, sent float64, address string) sample {
 		return sample{nic: &NIC{Owner: Owner{PID: pid, Program: "trapeze ping --long"}, Address: address, MAC: address}, queued: [2]int{3, 4},
 			rates: map[string]float64{"bytes_sent": sent, "frames_retransmitted": 2},
@@ -28,29 +27,20 @@ func shown(t *testing.T) *screen {
 	a.decisions = map[string]float64{"pulses": 4321}
 	b.policy, b.decisions = a.policy, a.decisions
 	b.latency = &telemetry.Latency{P50: 1500, P99: 22_000}
-	m.Update(sampled{a, b})
+	m.take([]sample{a, b})
 	return m
 }
 
-func press(m *screen, keys ...string) (last tea.Cmd) {
+func press(m *screen, keys ...string) (goesOn bool) {
 	for _, k := range keys {
-		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(k)}
-		switch k {
-		case "enter":
-			msg = tea.KeyMsg{Type: tea.KeyEnter}
-		case "esc":
-			msg = tea.KeyMsg{Type: tea.KeyEsc}
-		case "down":
-			msg = tea.KeyMsg{Type: tea.KeyDown}
-		}
-		_, last = m.Update(msg)
+		goesOn = m.key(k)
 	}
-	return last
+	return goesOn
 }
 
 // order is the PIDs of a screen from the top down.
 func order(m *screen) (pids string) {
-	for _, line := range strings.Split(m.View(), "\n") {
+	for _, line := range strings.Split(m.view(), "\n") {
 		for _, pid := range []string{"11", "22"} {
 			if strings.HasPrefix(strings.TrimLeft(line, " >"), pid+" ") {
 				pids += pid + " "
@@ -63,26 +53,24 @@ func order(m *screen) (pids string) {
 // TestScreen: NICs in the order that was asked for, endpoints of the one that is chosen.
 func TestScreen(t *testing.T) {
 	m := shown(t)
-	if got := order(m); got != "22 11 " || !strings.Contains(m.View(), " 1.5us   22us emu:?wire=") || !strings.Contains(m.View(), "3/4") {
-		t.Errorf("%q:\n%s", got, m.View())
+	if got := order(m); got != "22 11 " || !strings.Contains(m.view(), " 1.5us   22us emu:?wire=") || !strings.Contains(m.view(), "3/4") {
+		t.Errorf("%q:\n%s", got, m.view())
 	}
 	press(m, "r")
-	if got := order(m); got != "11 22 " {
-		t.Errorf("turned round: %q", got)
-	}
+	should.Be(t, order(m), "11 22 ", "turned round")
 	press(m, "r", "s", "s", "s", "s", "s") // by PID
-	if got := order(m); got != "22 11 " || !strings.Contains(m.View(), "order: PID") {
-		t.Errorf("by PID: %q\n%s", got, m.View())
+	if got := order(m); got != "22 11 " || !strings.Contains(m.view(), "order: PID") {
+		t.Errorf("by PID: %q\n%s", got, m.view())
 	}
 	press(m, "j", "enter")
-	if v := m.View(); !strings.Contains(v, "1.23k") || !strings.Contains(v, "reliable delivery") || !strings.Contains(v, "amp (at least 512 B), receive auto  pulses 4.32k/s") || !strings.Contains(v, "frames_retransmitted") {
+	if v := m.view(); !strings.Contains(v, "1.23k") || !strings.Contains(v, "reliable delivery") || !strings.Contains(v, "amp (at least 512 B), receive auto  pulses 4.32k/s") || !strings.Contains(v, "frames_retransmitted") {
 		t.Errorf("endpoints:\n%s", v)
 	}
 	press(m, "esc")
-	if v := m.View(); strings.Contains(v, "SENDS/s") {
+	if v := m.view(); strings.Contains(v, "SENDS/s") {
 		t.Errorf("not back:\n%s", v)
 	}
-	if cmd := press(m, "q"); cmd == nil || cmd() != tea.Quit() {
+	if press(m, "q") {
 		t.Error("q does not end it")
 	}
 }
@@ -92,17 +80,17 @@ func TestScreen(t *testing.T) {
 func TestScreenStands(t *testing.T) {
 	m := shown(t)
 	next := func(sent ...float64) {
-		list := sampled(slices.Clone(m.samples))
+		list := slices.Clone(m.samples)
 		for i := range list {
 			list[i].rates = map[string]float64{"bytes_sent": sent[i]}
 		}
 		slices.Reverse(list)
-		m.Update(list)
+		m.take(list)
 	}
 	check := func(when, rows, chosen string) {
 		t.Helper()
-		if got := order(m); got != rows || !strings.Contains(m.View(), ">"+chosen+" ") {
-			t.Errorf("%s: %q\n%s", when, got, m.View())
+		if got := order(m); got != rows || !strings.Contains(m.view(), ">"+chosen+" ") {
+			t.Errorf("%s: %q\n%s", when, got, m.view())
 		}
 	}
 	next(1, 2)
@@ -121,13 +109,13 @@ func TestScreenStands(t *testing.T) {
 // TestScreenHelp: ? shows what the keys and columns are, and any key goes back.
 func TestScreenHelp(t *testing.T) {
 	m := shown(t)
-	rows := m.View()
+	rows := m.view()
 	press(m, "?")
-	if v := m.View(); !strings.Contains(v, "the order turned round") || !strings.Contains(v, "AGAIN") || strings.Contains(v, "PROGRAM") || strings.Contains(v, "==") {
+	if v := m.view(); !strings.Contains(v, "the order turned round") || !strings.Contains(v, "AGAIN") || strings.Contains(v, "PROGRAM") || strings.Contains(v, "==") {
 		t.Errorf("help:\n%s", v)
 	}
-	if cmd := press(m, "esc"); cmd != nil || m.View() != rows {
-		t.Errorf("not back:\n%s", m.View())
+	if !press(m, "esc") || m.view() != rows {
+		t.Errorf("not back:\n%s", m.view())
 	}
 }
 
@@ -135,19 +123,15 @@ func TestScreenHelp(t *testing.T) {
 func TestScreenPrograms(t *testing.T) {
 	for width, want := range map[int]string{60: "trapeze pi ", 80: "trapeze ping    ", 90: "trapeze ping --long  "} {
 		m := shown(t)
-		m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
-		if v := m.View(); !strings.Contains(v, "11      "+want) {
-			t.Errorf("%d columns:\n%s", width, v)
-		}
+		m.width = width
+		should.Contain(t, m.view(), "11      "+want, "%d columns", width)
 	}
 }
 
 // TestAmount: what is written has the width of its column, also where it is rounded up.
 func TestAmount(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 12.4: "12", 999.4: "999", 999.6: "1k", 1234: "1.23k", 999_400: "999k", 999_600: "1M", 5e9: "5G", 2e12: "2T"} {
-		if got := amount(v); got != want {
-			t.Errorf("%v: %q, want %q", v, got, want)
-		}
+		should.Be(t, amount(v), want, "%v", v)
 	}
 	for ns, want := range map[int64]string{250: "250ns", 999_700: "1ms", 171_966_463: "172ms", 68e9: "68s"} {
 		if got, _ := latency(&telemetry.Latency{P50: ns}); got != want {
@@ -160,16 +144,14 @@ func TestAmount(t *testing.T) {
 func TestScreenGone(t *testing.T) {
 	m := shown(t)
 	press(m, "down", "enter")
-	m.Update(sampled{m.samples[0]})
+	m.take([]sample{m.samples[0]})
 	if got := order(m); m.inside || got == "" {
-		t.Errorf("%q:\n%s", got, m.View())
+		t.Errorf("%q:\n%s", got, m.view())
 	}
 	press(m, "enter")
-	m.Update(sampled{})
+	m.take(nil)
 	press(m, "enter", "down", "s")
-	if v := m.View(); !strings.Contains(v, "no process of this host") {
-		t.Errorf("%s", v)
-	}
+	should.Contain(t, m.view(), "no process of this host")
 }
 
 // TestScreenWidths: no line is wider than the terminal, none is coloured, and the screen is no
@@ -178,11 +160,11 @@ func TestScreenWidths(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{1, 1}, {20, 5}, {80, 3}, {80, 24}, {300, 100}} {
 		for _, keys := range [][]string{nil, {"enter"}} {
 			m := shown(t)
-			m.Update(tea.WindowSizeMsg{Width: size.width, Height: size.height})
+			m.width, m.height = size.width, size.height
 			press(m, keys...)
-			lines := strings.Split(m.View(), "\n")
+			lines := strings.Split(m.view(), "\n")
 			for _, line := range lines {
-				if runewidth.StringWidth(line) > size.width || strings.Contains(line, "\x1b") {
+				if utf8.RuneCountInString(line) > size.width || strings.Contains(line, "\x1b") {
 					t.Errorf("%+v: %q", size, line)
 				}
 			}

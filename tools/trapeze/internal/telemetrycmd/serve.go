@@ -41,7 +41,6 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	}
 	server := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
-	command.BoundConnections(server, maxConnections)
 	shown := at.String()
 	if name, err := os.Hostname(); err == nil && at.IP.IsUnspecified() {
 		shown = net.JoinHostPort(name, fmt.Sprint(at.Port))
@@ -50,13 +49,31 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	if err := x.Printf(r, "metrics are at %s\n", r.URL); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	defer context.AfterFunc(ctx, func() {
-		last, cancel := context.WithTimeout(context.Background(), timeout)
+	return serveHTTP(ctx, server, l)
+}
+
+// maxConnections bounds the connections of all browsers, or of those who scrape.
+const maxConnections = 128
+
+// serveHTTP serves until ctx ends, and returns when all that it has started has ended.
+func serveHTTP(ctx context.Context, server *http.Server, l net.Listener) error {
+	command.BoundConnections(server, maxConnections)
+	ended := make(chan struct{})
+	unlink := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		// What is not done by then is cut off.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = server.Shutdown(last) // what is not done by then is cut off when the process ends
-	})()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+		if server.Shutdown(last) != nil {
+			_ = server.Close()
+		}
+	})
+	err := server.Serve(l)
+	if !unlink() {
+		<-ended
 	}
-	return nil
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }

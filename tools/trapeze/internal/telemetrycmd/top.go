@@ -1,328 +1,144 @@
 package telemetrycmd
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/mattn/go-runewidth"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/telemetry"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/noquery"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
-func init() { noquery.Done() } // bubbletea is initialized
-
 type topFlags struct {
-	Interval time.Duration `flag:"interval,i" default:"1s" help:"time from one look to the next"`
+	Interval time.Duration `flag:"interval,i" default:"1s" range:"50ms..1h" help:"time from one look to the next"`
 	Once     bool          `flag:"once" help:"print one screen, and end"`
 }
 
 func (x *commands) top(ctx context.Context, f *topFlags, _ []string) error {
-	if err := checkInterval(f.Interval, 50*time.Millisecond); err != nil {
-		return err
-	}
 	if x.JSON {
 		return option.Errorf("top has no JSON: 'trapeze ps --json' and 'trapeze stats --json' have the figures")
 	}
-	m := &screen{ctx: ctx, sampler: newSampler(ctx), interval: f.Interval, width: command.Columns}
-	defer m.sampler.close()
+	s := &sampler{}
+	defer s.close()
+	m := &screen{width: 80}
 	if f.Once {
-		m.take(m.sampler.next(ctx, nil))
-		if err := command.Pause(ctx, f.Interval); err != nil {
+		m.take(s.next(ctx, nil))
+		if err := pause.For(ctx, f.Interval); err != nil {
 			return err
 		}
-		m.take(m.sampler.next(ctx, nil))
+		m.take(s.next(ctx, nil))
 		_, err := fmt.Fprintln(x.Stdout, m.table())
 		return err
 	}
-	if !command.IsTerminal(os.Stdout) || !command.IsTerminal(x.Stdin) {
-		return option.Errorf("top needs a terminal: use --once, or 'trapeze stats --watch'")
+	keyboard, ok := x.Stdin.(*os.File)
+	if !ok || !command.IsTerminal(keyboard) || !command.IsTerminal(os.Stdout) {
+		return option.Errorf("top needs a terminal: use --once")
 	}
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(x.Stdin), tea.WithOutput(os.Stdout),
-		tea.WithAltScreen(), tea.WithoutSignalHandler())
-	_, err := p.Run()
-	m.asking.Wait()
-	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return watch(ctx, m, s, f.Interval, keyboard, os.Stdout)
 }
 
-// orders are those in which s shows NICs.
-var orders = []struct {
-	name string
-	of   func(*sample) float64
-}{
-	{"sent", func(s *sample) float64 { return s.rates["bytes_sent"] }},
-	{"received", func(s *sample) float64 { return s.rates["bytes_received"] }},
-	{"messages", func(s *sample) float64 { return s.rates["messages_sent"] + s.rates["messages_received"] }},
-	{"again", func(s *sample) float64 { return s.rates["frames_retransmitted"] }},
-	{"queued", func(s *sample) float64 { return float64(s.queued[0] + s.queued[1]) }},
-	{"PID", func(s *sample) float64 { return float64(s.nic.PID) }},
-}
+const (
+	// enterScreen makes the terminal show another screen, without a cursor and without going on in the next line
+	// where a line is too wide. leaveScreen undoes that.
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	// keyPause bounds how long the keyboard is waited for after the end.
+	keyPause = 50 * time.Millisecond
+)
 
-// screen is the state of top: a model of bubbletea.
-type screen struct {
-	ctx      context.Context
-	sampler  *sampler
-	asking   sync.WaitGroup // use of the sampler
-	interval time.Duration
-
-	samples       []sample
-	width, height int
-	order         int
-	upward        bool
-	cursor        string // name of the NIC that is chosen
-	held          bool   // the user chose it: rows keep their places, so that it does not run away
-	inside        bool   // its endpoints are shown
-	help          bool
-}
-
-// sampled is a message with what was found.
-type sampled []sample
-
-// tick is a message that asks for the next look.
-type tick struct{}
-
-// Init is described at tea.Model.
-func (m *screen) Init() tea.Cmd { return m.look() }
-
-// look asks the NICs, away from the goroutine that draws. One look begins after the other.
-func (m *screen) look() tea.Cmd {
-	chosen := map[string]bool{m.cursor: m.inside}
-	m.asking.Add(1)
-	return func() tea.Msg {
-		defer m.asking.Done()
-		return sampled(m.sampler.next(m.ctx, chosen))
+// watch shows the screen until the user or ctx ends it. The terminal is then as it was.
+func watch(ctx context.Context, m *screen, s *sampler, interval time.Duration, keyboard, terminal *os.File) (err error) {
+	before, err := term.MakeRaw(int(keyboard.Fd()))
+	if err != nil {
+		return err
 	}
-}
-
-// Update is described at tea.Model.
-func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
-	case sampled:
-		m.take(msg)
-		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{} })
-	case tick:
-		return m, m.look()
-	case tea.KeyMsg:
-		return m, m.key(msg.String())
+	ctx, cancel := context.WithCancel(ctx)
+	keys, found := make(chan string), make(chan []sample, 1)
+	var helping sync.WaitGroup
+	defer func() {
+		cancel()
+		helping.Wait()
+		_, e := io.WriteString(terminal, leaveScreen)
+		err = errors.Join(err, e, term.Restore(int(keyboard.Fd()), before))
+	}()
+	helping.Go(func() { readKeys(ctx, keyboard, keys) })
+	look := func() {
+		chosen := map[string]bool{m.cursor: m.inside}
+		helping.Go(func() { found <- s.next(ctx, chosen) })
 	}
-	return m, nil
-}
-
-func (m *screen) key(name string) tea.Cmd {
-	if m.help && name != "q" && name != "ctrl+c" {
-		name = "?" // any key leaves the help
+	if _, err := io.WriteString(terminal, enterScreen); err != nil {
+		return err
 	}
-	switch name {
-	case "q", "ctrl+c":
-		return tea.Quit
-	case "?":
-		m.help = !m.help
-	case "esc", "left", "backspace":
-		m.inside, m.held = false, m.inside
-	case "enter", "right":
-		m.inside = len(m.samples) > 0
-		m.held = m.inside
-	case "s":
-		m.order = (m.order + 1) % len(orders)
-		m.sort()
-	case "r":
-		m.upward = !m.upward
-		m.sort()
-	case "up", "k":
-		m.move(-1)
-	case "down", "j":
-		m.move(1)
-	}
-	return nil
-}
-
-// move chooses the NIC above or below.
-func (m *screen) move(by int) {
-	if len(m.samples) > 0 && !m.inside {
-		m.cursor, m.held = m.samples[min(max(m.chosen()+by, 0), len(m.samples)-1)].nic.name(), true
-	}
-}
-
-// chosen is the place of the NIC that is chosen; -1 if it has gone.
-func (m *screen) chosen() int {
-	return slices.IndexFunc(m.samples, func(s sample) bool { return s.nic.name() == m.cursor })
-}
-
-// take shows what was found.
-func (m *screen) take(list []sample) {
-	places := map[string]int{} // below 0: new ones come behind
-	for i, s := range m.samples {
-		places[s.nic.name()] = i - len(m.samples)
-	}
-	m.samples = list
-	if m.held && m.chosen() >= 0 {
-		slices.SortStableFunc(list, func(a, b sample) int { return cmp.Compare(places[a.nic.name()], places[b.nic.name()]) })
-		return
-	}
-	m.sort()
-}
-
-// sort puts all in order, and the cursor on the first.
-func (m *screen) sort() {
-	m.held, m.inside = false, false
-	of := orders[m.order].of
-	slices.SortStableFunc(m.samples, func(a, b sample) int {
-		c := cmp.Compare(of(&b), of(&a))
-		if m.upward {
-			c = -c
+	look()
+	var next <-chan time.Time
+	for {
+		if m.width, m.height, err = term.GetSize(int(terminal.Fd())); err != nil {
+			return err
 		}
-		return cmp.Or(c, cmp.Compare(a.nic.PID, b.nic.PID), cmp.Compare(a.nic.Port, b.nic.Port))
-	})
-	if len(m.samples) > 0 {
-		m.cursor = m.samples[0].nic.name()
-	}
-}
-
-// View is described at tea.Model.
-func (m *screen) View() string {
-	lines := strings.Split(m.table(), "\n")
-	keys := "up/down choose  enter endpoints  s order: " + orders[m.order].name + "  r turn  ? help  q end"
-	if m.inside || m.help {
-		keys = "esc back  q end"
-	}
-	if m.height > 1 && len(lines) > m.height-1 {
-		lines = lines[:m.height-1]
-	}
-	return strings.Join(append(lines, m.fit(keys)), "\n")
-}
-
-// table is the screen without the line of keys.
-func (m *screen) table() string {
-	lines := m.nicLines()
-	switch {
-	case m.help:
-		_, text, _ := strings.Cut(help, "== top\n")
-		text, _, _ = strings.Cut(text, "\n\nWith --once")
-		lines = strings.Split(text, "\n")
-	case m.inside:
-		lines = m.endpointLines(&m.samples[m.chosen()])
-	}
-	for i := range lines {
-		lines[i] = m.fit(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
-
-// fit cuts a line that is wider than the terminal.
-func (m *screen) fit(line string) string {
-	return runewidth.Truncate(strings.TrimRight(telemetry.Printable(line), " "), max(m.width, 1), "")
-}
-
-// nicRow has 58 columns beside those of the program and the NIC.
-const nicRow = "%s%-7s %-*s %6s %6s %5s %5s %7s %6s %6s %s"
-
-func (m *screen) nicLines() []string {
-	wide := len("PROGRAM")
-	for _, s := range m.samples {
-		wide = max(wide, runewidth.StringWidth(s.nic.Program))
-	}
-	wide = min(wide, max(m.width-58-10, 10)) // the NIC has 10 columns at least
-	lines := []string{fmt.Sprintf(nicRow, " ", "PID", wide, "PROGRAM", "SENT/s", "RECV/s", "MSG/s", "AGAIN", "QUEUED", "p50", "p99", "NIC")}
-	for i, s := range m.samples {
-		mark := " "
-		if i == m.chosen() {
-			mark = ">"
+		m.width = cmp.Or(m.width, 80) // a serial line does not tell its width
+		lines := strings.ReplaceAll(m.view(), "\n", "\x1b[K\r\n")
+		if _, err := io.WriteString(terminal, "\x1b[H"+lines+"\x1b[J"); err != nil {
+			return err
 		}
-		p50, p99 := latency(s.latency)
-		queued := "-"
-		if s.queued[0] >= 0 {
-			queued = fmt.Sprintf("%d/%d", s.queued[0], s.queued[1])
-		}
-		lines = append(lines, fmt.Sprintf(nicRow, mark, fmt.Sprint(s.nic.PID), wide, runewidth.Truncate(s.nic.Program, wide, ""), amount(s.rates["bytes_sent"]),
-			amount(s.rates["bytes_received"]), amount(s.rates["messages_sent"]+s.rates["messages_received"]),
-			amount(s.rates["frames_retransmitted"]), queued, p50, p99, s.nic.Address))
-	}
-	if len(m.samples) == 0 {
-		lines = append(lines, "no process of this host has a NIC open that this user may look at")
-	}
-	return lines
-}
-
-// latency is the median and the 99th percentile, or nothing.
-func latency(l *telemetry.Latency) (p50, p99 string) {
-	if l == nil {
-		return "-", "-"
-	}
-	return scaled(float64(l.P50), "ns", "us", "ms", "s"), scaled(float64(l.P99), "ns", "us", "ms", "s")
-}
-
-const endpointLine = " %-6s %-14s %-20s %9s %9s %7s %7s %6s %6s"
-
-// endpointLines are the rates of a NIC that are not zero, and its endpoints.
-func (m *screen) endpointLines(s *sample) []string {
-	lines := []string{fmt.Sprintf("%s  PID %d (%s)", s.nic.Address, s.nic.PID, s.nic.Program)}
-	var rates []string
-	for name, v := range s.rates {
-		if v > 0 {
-			rates = append(rates, name+" "+amount(v)+"/s")
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case k := <-keys:
+			if !m.key(k) {
+				return nil
+			}
+		case list := <-found:
+			m.take(list)
+			next = time.After(interval)
+		case <-next:
+			look()
 		}
 	}
-	slices.Sort(rates)
-	lines = append(lines, wrapped(rates, m.width)...)
-	lines = append(lines, policyLines(s)...)
-	lines = append(lines, fmt.Sprintf(endpointLine, "VI", "KIND", "RELIABILITY", "SENDS/s", "RECVS/s", "SENDQ", "RECVQ", "p50", "p99"))
-	for i := range s.rows {
-		e := &s.rows[i]
-		p50, p99 := latency(e.Latency)
-		lines = append(lines, fmt.Sprintf(endpointLine, fmt.Sprint(e.Number), e.Kind, e.Reliability,
-			amount(e.Sends), amount(e.Receives), fmt.Sprint(e.SendQueued()), fmt.Sprint(e.RecvQueued()), p50, p99))
-	}
-	return lines
 }
 
-// policyLines say which policy moves frames, and how often it decides where the host does.
-func policyLines(s *sample) []string {
-	p := s.policy
-	if p == nil {
-		return nil
-	}
-	line := fmt.Sprintf("policy at the %s: send %s, receive %s", p.At, direction(p.Send), direction(p.Receive))
-	for _, name := range slices.Sorted(maps.Keys(s.decisions)) {
-		line += "  " + name + " " + amount(s.decisions[name]) + "/s"
-	}
-	return []string{line}
+// keyNames are those of bytes that a terminal sends for keys without a letter.
+var keyNames = []struct{ bytes, name string }{
+	{"\x1b[A", "up"}, {"\x1bOA", "up"}, {"\x1b[B", "down"}, {"\x1bOB", "down"}, {"\x1b[C", "enter"}, {"\x1bOC", "enter"},
+	{"\x1b[D", "esc"}, {"\x1bOD", "esc"}, {"\x1b", "esc"}, {"\x7f", "esc"}, {"\r", "enter"}, {"\x03", "q"},
 }
 
-// direction names the policy of one direction, with its smallest pulse if it has one.
-func direction(d telemetry.Direction) string {
-	if d.MinPulse == 0 {
-		return d.Policy
-	}
-	return fmt.Sprintf("%s (at least %d B)", d.Policy, d.MinPulse)
-}
-
-// wrapped puts as many words into a line as it has room for.
-func wrapped(words []string, width int) (lines []string) {
-	line := ""
-	for _, w := range words {
-		if line != "" && len(line)+2+len(w) > width {
-			lines, line = append(lines, line), ""
+// readKeys says which keys are pressed, until ctx ends or the keyboard has gone.
+func readKeys(ctx context.Context, keyboard *os.File, keys chan<- string) {
+	var buf [64]byte
+	for ctx.Err() == nil {
+		ready := []unix.PollFd{{Fd: int32(keyboard.Fd()), Events: unix.POLLIN}}
+		if n, err := unix.Poll(ready, int(keyPause.Milliseconds())); n == 0 || errors.Is(err, unix.EINTR) {
+			continue
 		}
-		line += "  " + w
+		n, err := keyboard.Read(buf[:])
+		if err != nil {
+			return
+		}
+		for left := buf[:n]; len(left) > 0; {
+			name, size := string(left[:1]), 1
+			for _, k := range keyNames {
+				if bytes.HasPrefix(left, []byte(k.bytes)) {
+					name, size = k.name, len(k.bytes)
+					break
+				}
+			}
+			left = left[size:]
+			select {
+			case keys <- name:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

@@ -20,14 +20,11 @@ type webReport struct {
 
 type webFlags struct {
 	Listen   string        `flag:"listen,l" default:"127.0.0.1:8080" help:"address to serve at; port 0 is any that is free"`
-	Interval time.Duration `flag:"interval,i" default:"500ms" help:"time from one look at the NICs to the next"`
+	Interval time.Duration `flag:"interval,i" default:"500ms" range:"50ms..1h" help:"time from one look at the NICs to the next"`
 	NoToken  bool          `flag:"no-token" help:"show the page to all users of this host, without a token"`
 }
 
 func (x *commands) web(ctx context.Context, f *webFlags, _ []string) error {
-	if err := checkInterval(f.Interval, 50*time.Millisecond); err != nil {
-		return err
-	}
 	l, err := command.Listen(ctx, "--listen", f.Listen)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 )
 
 const (
@@ -95,7 +95,7 @@ func (f *feed) chosen() (names map[string]bool, more bool) {
 
 // run asks the NICs until the last browser has gone.
 func (f *feed) run() {
-	s := newSampler(f.ctx)
+	var s sampler
 	defer s.close()
 	views := map[string]*view{}
 	for {
@@ -120,13 +120,13 @@ func (f *feed) run() {
 			}
 		}
 		f.tell(all, details)
-		if command.Pause(f.ctx, f.interval) != nil {
+		if pause.For(f.ctx, f.interval) != nil {
 			return
 		}
 	}
 }
 
-// tell has each browser get what all get, and what there is of its NIC.
+// tell sends each browser the sample, and the details of its NIC.
 func (f *feed) tell(all []byte, details map[string][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

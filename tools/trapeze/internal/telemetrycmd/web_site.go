@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	_ "embed"
 	"encoding/base64"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -27,23 +26,9 @@ const (
 	webTimeout = 10 * time.Second
 	// webIdle bounds the life of a connection without requests.
 	webIdle = time.Minute
-	// maxConnections bounds the connections of all browsers, or of those who scrape.
-	maxConnections = 128
 	// webBuffer bounds what the kernel holds for a browser that does not read: a few events.
 	webBuffer = 64 << 10
 )
-
-// listener accepts browsers.
-type listener struct{ net.Listener }
-
-// Accept is described at net.Listener.
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(webBuffer) // else it is larger
-	}
-	return c, err
-}
 
 // site serves the page and its events.
 type site struct {
@@ -56,35 +41,21 @@ type site struct {
 	timeout time.Duration
 }
 
-// serve serves until ctx ends, and returns when all that it has started has ended.
+// serve serves until ctx ends, which ends streams, too.
 func (s *site) serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{
+	return serveHTTP(ctx, &http.Server{
 		Handler: s, ReadHeaderTimeout: webTimeout, WriteTimeout: webTimeout, IdleTimeout: webIdle, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(io.Discard, "", 0), // it would tell of each browser that breaks off
-	}
-	ended := make(chan struct{})
-	unlink := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		// Streams end with ctx. What is not done by then is cut off.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if server.Shutdown(last) != nil {
-			_ = server.Close()
-		}
-	})
-	command.BoundConnections(server, maxConnections)
-	err := server.Serve(listener{l})
-	if !unlink() {
-		<-ended
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if tcp, ok := c.(*net.TCPConn); ok {
+				_ = tcp.SetWriteBuffer(webBuffer) // else it is larger
+			}
+			return ctx
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // it would tell of each browser that breaks off
+	}, l)
 }
 
-// ServeHTTP is described at http.Handler.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webTimeout))
 	h := w.Header()

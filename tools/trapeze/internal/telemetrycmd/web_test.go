@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -39,10 +41,7 @@ type running struct {
 // serveSite serves a site with a token until the test ends.
 func serveSite(t *testing.T) *running {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), webWait)
 	r := &running{site: &site{feed: newFeed(ctx, 2*time.Millisecond), token: "secret", timeout: webTimeout}, url: "http://" + l.Addr().String(), ctx: ctx}
 	ended := make(chan error, 1)
@@ -61,16 +60,10 @@ func serveSite(t *testing.T) *running {
 // get asks for a path as a browser does, with a Host and a method if they are not empty.
 func (r *running) get(t *testing.T, method, path, host string) *http.Response {
 	t.Helper()
-	request, err := http.NewRequestWithContext(r.ctx, method, r.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(r.ctx, method, r.url+path, nil))(t)
 	request.Host = host
 	transport := &http.Transport{DisableKeepAlives: true}
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(transport.RoundTrip(request))(t)
 	t.Cleanup(func() { answer.Body.Close() })
 	return answer
 }
@@ -119,9 +112,7 @@ func TestWebRefuses(t *testing.T) {
 			t.Errorf("%+v: %q", c, text)
 		}
 		for key, want := range map[string]string{"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": ""} {
-			if got := answer.Header.Get(key); got != want {
-				t.Errorf("%+v: %s is %q", c, key, got)
-			}
+			should.Be(t, answer.Header.Get(key), want, "%+v: %s", c, key)
 		}
 	}
 	if r.token = ""; r.get(t, "GET", "/", "").StatusCode != 200 || r.get(t, "GET", "/", "evil.example").StatusCode != 421 {
@@ -141,9 +132,7 @@ func TestWebPage(t *testing.T) {
 	}
 	rules := answer.Header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'"} {
-		if !strings.Contains(rules, want) {
-			t.Errorf("%q is not in %q", want, rules)
-		}
+		should.Contain(t, rules, want, "is not")
 	}
 	if strings.Contains(rules, "unsafe") {
 		t.Error(rules)
@@ -154,9 +143,7 @@ func TestWebPage(t *testing.T) {
 			t.Errorf("%s is there %d times", pattern, n)
 		}
 	}
-	if n := strings.Count(page, "http://www.w3.org/2000/svg"); n != 1 {
-		t.Error("the name space of SVG is not the one address")
-	}
+	should.Be(t, strings.Count(page, "http://www.w3.org/2000/svg"), 1, "the name space of SVG is not the one address")
 }
 
 // stream reads the events of a site.
@@ -192,9 +179,7 @@ func (s *stream) next(name string, into any) {
 			s.t.Fatalf("%.100q, %v", s.Text(), s.Err())
 		}
 		if got == name {
-			if err := json.Unmarshal([]byte(data), into); err != nil {
-				s.t.Fatal(err)
-			}
+			must.OK(s.t, json.Unmarshal([]byte(data), into))
 			return
 		}
 	}
@@ -235,18 +220,9 @@ func shownPair(t *testing.T) (nics [2]*via.NIC, names [2]string) {
 func traffic(t *testing.T, from, to *via.NIC) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	listener, err := via.Listen(to, "web", via.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := via.Dial(ctx, from, listener.Address().String(), via.ConnOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := listener.Accept(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(via.Listen(to, "web", via.ListenOptions{}))(t)
+	out := must.Get(via.Dial(ctx, from, listener.Address().String(), via.ConnOptions{}))(t)
+	in := must.Get(listener.Accept(ctx))(t)
 	var passing sync.WaitGroup
 	// A NIC runs while its own program waits for it.
 	passing.Go(func() {
@@ -255,7 +231,7 @@ func traffic(t *testing.T, from, to *via.NIC) (stop func()) {
 				t.Errorf("send: %v", err)
 				return
 			}
-			_ = command.Pause(ctx, time.Millisecond)
+			_ = pause.For(ctx, time.Millisecond)
 		}
 	})
 	passing.Go(func() {
@@ -294,17 +270,9 @@ func find(list []shownNIC, name string) *shownNIC {
 func TestWebEvents(t *testing.T) {
 	leaktest.Check(t)
 	nics, names := shownPair(t)
-	spec, err := firmware.BuildShipped("count")
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := load.Flat(spec.Link())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nics[0].LoadProgram(t.Context(), img, load.Options{Timeout: webWait}); err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(firmware.BuildShipped("count"))(t)
+	img := must.Get(load.Flat(spec.Link()))(t)
+	must.Get(nics[0].LoadProgram(t.Context(), img, load.Options{Timeout: webWait}))(t)
 	stop := traffic(t, nics[0], nics[1])
 	r := serveSite(t)
 	s := r.stream(t, names[0])
@@ -334,9 +302,7 @@ func TestWebEvents(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	stop()
-	if err := nics[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nics[0].Close())
 	until(s, "host", func(list []shownNIC) bool { return find(list, names[0]) == nil && find(list, names[1]) != nil })
 }
 
@@ -345,18 +311,14 @@ func TestWebEvents(t *testing.T) {
 func TestWebOwnLog(t *testing.T) {
 	leaktest.Check(t)
 	nics, names := shownPair(t)
-	if err := nics[1].EnableDMALog(64); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nics[1].EnableDMALog(64))
 	traffic(t, nics[0], nics[1])
 	s := serveSite(t).stream(t, names[1])
 	until(s, "nic", func(v shownView) bool { return v.Flow.Missing && v.Rates["bytes_received"] > 0 })
 	if state, err := nics[1].DMALog(); err != nil || !state.Enabled || state.Records != 64 {
 		t.Errorf("the log of the program: %+v, %v", state, err)
 	}
-	if err := nics[1].DisableDMALog(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nics[1].DisableDMALog())
 	until(s, "nic", func(v shownView) bool { return !v.Flow.Missing && v.Flow.Count > 0 })
 }
 
@@ -369,21 +331,13 @@ func TestWebBrowsers(t *testing.T) {
 	r.timeout = 100 * time.Millisecond
 	var all []*viewer
 	for range maxViewers - 2 {
-		v, err := r.feed.join("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(r.feed.join(""))(t)
 		all = append(all, v)
 	}
-	deaf, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	deaf := must.Get(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 	defer deaf.Close()
 	_ = deaf.(*net.TCPConn).SetReadBuffer(4096)
-	if _, err := fmt.Fprintf(deaf, "GET /events?token=secret&nic=%s HTTP/1.1\r\nHost: localhost\r\n\r\n", names[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(deaf, "GET /events?token=secret&nic=%s HTTP/1.1\r\nHost: localhost\r\n\r\n", names[0]))(t)
 	s := r.stream(t, names[0])
 	for r.viewers() < maxViewers {
 		until(s, "host", func([]shownNIC) bool { return true })
@@ -397,9 +351,7 @@ func TestWebBrowsers(t *testing.T) {
 		r.feed.leave(v)
 	}
 	until(s, "host", func(list []shownNIC) bool { return find(list, names[0]) != nil })
-	if n := r.viewers(); n != 1 {
-		t.Errorf("%d browsers", n)
-	}
+	should.Be(t, r.viewers(), 1, "browsers")
 	s2 := r.stream(t, names[0])
 	until(s2, "nic", func(v shownView) bool { return v.Name == names[0] })
 }
@@ -421,10 +373,7 @@ func TestWebRests(t *testing.T) {
 		t.Error("asked for no browser")
 	}
 	for range 2 {
-		v, err := f.join(names[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(f.join(names[0]))(t)
 		<-v.events
 		if !asked() {
 			t.Error("not asked")
@@ -458,9 +407,7 @@ func TestWebEnds(t *testing.T) {
 	}
 	for s.Scan() { // what was on its way
 	}
-	if _, err := r.feed.join(""); !errors.Is(err, context.Canceled) {
-		t.Errorf("a browser after the end: %v", err)
-	}
+	should.Refuse(r.feed.join(""))(t, context.Canceled, "a browser after the end")
 	if _, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://")); err == nil {
 		t.Error("it still listens")
 	}
@@ -488,9 +435,7 @@ func TestFlowBusy(t *testing.T) {
 	}
 	var f flow
 	f.measure(nil, at, true)
-	if f.Busy != [4]float64{} {
-		t.Error(f.Busy)
-	}
+	should.Be(t, f.Busy, [4]float64{})
 }
 
 // TestWebIdleConnections: connections that say nothing, or not all, shut no browser out.
@@ -498,10 +443,7 @@ func TestWebIdleConnections(t *testing.T) {
 	leaktest.Check(t)
 	r := serveSite(t)
 	for i := range 2 * maxConnections {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 		defer c.Close()
 		if i%2 == 1 {
 			fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: ")

@@ -20,6 +20,8 @@ const (
 	// logPages bounds the parts of the DMA log that are taken at a look: more than it has
 	// room for, of a NIC that is quicker than this program.
 	logPages = 16
+	// detailsEvery is the time between two questions for what changes slowly.
+	detailsEvery = 2 * time.Second
 )
 
 // view is a NIC as browsers show it in detail.
@@ -60,7 +62,7 @@ func (v *view) next(ctx context.Context, s *sample) []byte {
 	shown := shownView{s.nic.name(), s.rates, rows[:min(len(rows), shownRows)], len(rows), &v.flow}
 	slices.SortFunc(shown.Rows, func(a, b endpointRow) int { return cmp.Compare(a.Number, b.Number) })
 	events := event("nic", shown)
-	if time.Since(v.asked) > lookAgain {
+	if time.Since(v.asked) > detailsEvery {
 		v.asked = time.Now()
 		events = append(events, event("details", details(ctx, s))...)
 	}

@@ -19,16 +19,3 @@ func Size[T int | uint32 | uint64](n T) string {
 
 // Microseconds returns a time in microseconds, for JSON and tables.
 func Microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-// Amount prints a large number of bytes to a few digits.
-func Amount(n uint64) string {
-	switch {
-	case n >= 1e9:
-		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n >= 1e3:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%d B", n)
-}

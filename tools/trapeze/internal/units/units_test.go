@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
@@ -12,14 +13,10 @@ func TestSize(t *testing.T) {
 		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1536 B", 3 << 19: "1536 KiB", 1 << 20: "1 MiB",
 		1 << 30: "1 GiB", 1 << 40: "1024 GiB", 1<<30 + 1<<20: "1025 MiB",
 	} {
-		if got := units.Size(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
+		should.Be(t, units.Size(n), want, "%d", n)
 	}
 }
 
 func TestMicroseconds(t *testing.T) {
-	if got := units.Microseconds(1500 * time.Nanosecond); got != 1.5 {
-		t.Errorf("%v", got)
-	}
+	should.Be(t, units.Microseconds(1500*time.Nanosecond), 1.5)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -86,9 +87,7 @@ func (s *Space) check(r Range, fd int) (*unix.Stat_t, error) {
 		return bad("it is not in memory")
 	}
 	// Sealed first: the size that is read then is one that stays.
-	if sealed := Seal(fd); !sealed && s.limits.Sealed {
-		return bad("it cannot be sealed against shrinking")
-	}
+	_ = memfile.Seal(fd, unix.F_SEAL_SHRINK) // if it takes seals
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return bad("%w", os.NewSyscallError("fstat", err))
@@ -118,14 +117,4 @@ func (s *Space) release(f *file) {
 	}
 	// It is a mapping that we made: this cannot fail.
 	_ = unix.Munmap(f.bytes)
-}
-
-// Seal makes sure that a file cannot be cut off while it is mapped, if it is of
-// a kind that can be sealed (memfd_create(2)), and reports whether that is so.
-func Seal(fd int) bool {
-	if seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err == nil && seals&unix.F_SEAL_SHRINK != 0 {
-		return true
-	}
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-	return err == nil
 }

@@ -3,8 +3,8 @@
 // has sent.
 //
 // The client is not trusted. It may map as many ranges as the limits allow in
-// any order, so that they are kept in a structure that stays fast; it may send
-// files that are not memory, that are too short, or that it cuts off later.
+// any order, and may send files that are not memory, that are too short, or that it
+// cuts off later.
 //
 // Each file is mapped once, as a whole, however many ranges it backs: a guest
 // with a virtual IOMMU maps its memory in pieces of 4 KiB. Pieces that are
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/internal/ranges"
 )
 
 // Errors of Map and Inside, besides vfio.ErrIOVAInUse and vfio.ErrMisaligned.
@@ -43,8 +44,6 @@ type Limits struct {
 	Files int
 	// Bytes is the size of all files together: address space of this process.
 	Bytes uint64
-	// Sealed refuses files that can be cut off while they are mapped.
-	Sealed bool
 }
 
 // DefaultLimits are large for one device and leave room for twenty of them.
@@ -59,12 +58,23 @@ type Range struct {
 	Flags  vfio.DMAFlags
 }
 
-func (r Range) last() uint64 { return r.Address + (r.Size - 1) }
+// First is Address.
+func (r Range) First() uint64 { return r.Address }
+
+// Last is the last address.
+func (r Range) Last() uint64 { return r.Address + (r.Size - 1) }
+
+// entry is a range with its memory.
+type entry struct {
+	Range
+	window []byte
+	file   *file // nil if there is no memory
+}
 
 // Space is the memory of one client. It is for one goroutine.
 type Space struct {
 	limits Limits
-	ranges rangeList
+	ranges ranges.Table[*entry]
 	files  map[fileID][]*file
 	count  int    // files
 	bytes  uint64 // of all files
@@ -88,17 +98,16 @@ func (s *Space) Map(r Range, fd int) (window []byte, known bool, err error) {
 	if r.Address > math.MaxUint64-(r.Size-1) || r.Offset > math.MaxUint64-r.Size {
 		return nil, false, fmt.Errorf("%w: %#x bytes at %#x, offset %#x wrap", vfio.ErrIOVARange, r.Size, r.Address, r.Offset)
 	}
-	at, old := s.ranges.find(r.Address)
-	if old != nil && old.Address <= r.last() {
-		if old.Range == r && s.same(old, fd) {
-			return old.window, true, nil
+	if old := s.ranges.Within(r.Address, r.Last()); len(old) > 0 {
+		if old[0].Range == r && s.same(old[0], fd) {
+			return old[0].window, true, nil
 		}
-		return nil, false, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, r.Address, r.last())
+		return nil, false, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, r.Address, r.Last())
 	}
-	if s.ranges.n >= s.limits.Ranges {
-		return nil, false, fmt.Errorf("%w: %d ranges", ErrFull, s.ranges.n)
+	if len(s.ranges) >= s.limits.Ranges {
+		return nil, false, fmt.Errorf("%w: %d ranges", ErrFull, len(s.ranges))
 	}
-	e := entry{Range: r}
+	e := &entry{Range: r}
 	if fd >= 0 {
 		if e.file, err = s.open(r, fd); err != nil {
 			return nil, false, err
@@ -106,7 +115,7 @@ func (s *Space) Map(r Range, fd int) (window []byte, known bool, err error) {
 		e.file.users++
 		e.window = e.file.bytes[r.Offset : r.Offset+r.Size : r.Offset+r.Size]
 	}
-	s.ranges.insert(at, e)
+	s.ranges.Insert(e)
 	return e.window, false, nil
 }
 
@@ -123,18 +132,15 @@ func (s *Space) same(e *entry, fd int) bool {
 // many bytes they have and how many of these have memory. It fails with ErrCut
 // if one lies there only in part.
 func (s *Space) Inside(first, last uint64) (ranges int, bytes, memory uint64, err error) {
-	s.ranges.each(first, last, func(e *entry) {
-		if e.Address < first || e.last() > last {
-			err = fmt.Errorf("%w: %#x to %#x, mapped is %#x to %#x", ErrCut, first, last, e.Address, e.last())
+	within := s.ranges.Within(first, last)
+	for _, e := range within {
+		if e.Address < first || e.Last() > last {
+			return 0, 0, 0, fmt.Errorf("%w: %#x to %#x, mapped is %#x to %#x", ErrCut, first, last, e.Address, e.Last())
 		}
-		ranges++
 		bytes += e.Size
 		memory += uint64(len(e.window))
-	})
-	if err != nil {
-		return 0, 0, 0, err
 	}
-	return ranges, bytes, memory, nil
+	return len(within), bytes, memory, nil
 }
 
 // Unmap ends the ranges within first to last, both included. Nothing may use
@@ -143,8 +149,10 @@ func (s *Space) Unmap(first, last uint64) error {
 	if _, _, _, err := s.Inside(first, last); err != nil {
 		return err
 	}
-	s.ranges.each(first, last, func(e *entry) { s.release(e.file) })
-	s.ranges.remove(first, last)
+	for _, e := range s.ranges.Within(first, last) {
+		s.release(e.file)
+	}
+	s.ranges.Remove(first, last)
 	return nil
 }
 
@@ -155,4 +163,4 @@ func (s *Space) Clear() {
 }
 
 // Size returns the numbers of ranges and of files.
-func (s *Space) Size() (ranges, files int) { return s.ranges.n, s.count }
+func (s *Space) Size() (ranges, files int) { return len(s.ranges), s.count }

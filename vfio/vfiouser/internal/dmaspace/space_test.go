@@ -12,6 +12,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
 )
@@ -26,14 +28,9 @@ const (
 // memfd makes a file of pages in memory. Flags are those of memfd_create.
 func memfd(t testing.TB, pages int, flags int) int {
 	t.Helper()
-	fd, err := unix.MemfdCreate("trapeze-space-test", unix.MFD_CLOEXEC|flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.MemfdCreate("trapeze-space-test", unix.MFD_CLOEXEC|flags))(t)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Ftruncate(fd, int64(pages)*page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Ftruncate(fd, int64(pages)*page))
 	return fd
 }
 
@@ -47,30 +44,30 @@ func newSpace(t testing.TB, l dmaspace.Limits) *dmaspace.Space {
 		if r, f := s.Size(); r != 0 || f != 0 {
 			t.Errorf("%d ranges and %d files are left", r, f)
 		}
-		if n := mappings(t); n != before {
-			t.Errorf("%d mappings, %d before", n, before)
-		}
+		should.Be(t, mappings(t), before, "mappings")
 	})
 	return s
+}
+
+// mapped maps a range, and returns its memory.
+func mapped(t testing.TB, s *dmaspace.Space, r dmaspace.Range, fd int) []byte {
+	t.Helper()
+	window, _, err := s.Map(r, fd)
+	must.OK(t, err)
+	return window
 }
 
 // mappings counts the mappings of this process that are files of these tests.
 func mappings(t testing.TB) int {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("/proc/self/maps"))(t)
 	return bytes.Count(b, []byte("trapeze-space-test"))
 }
 
 // reopen opens a file once more, with other access rights.
 func reopen(t *testing.T, fd, mode int) int {
 	t.Helper()
-	again, err := unix.Open(filepath.Join("/proc/self/fd", strconv.Itoa(fd)), mode|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(unix.Open(filepath.Join("/proc/self/fd", strconv.Itoa(fd)), mode|unix.O_CLOEXEC, 0))(t)
 	t.Cleanup(func() { _ = unix.Close(again) })
 	return again
 }
@@ -78,19 +75,10 @@ func reopen(t *testing.T, fd, mode int) int {
 func TestMap(t *testing.T) {
 	s := newSpace(t, dmaspace.DefaultLimits())
 	fd := memfd(t, 8, unix.MFD_ALLOW_SEALING)
-	file, err := unix.Mmap(fd, 0, 8*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(unix.Mmap(fd, 0, 8*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(file)
-	a, _, err := s.Map(dmaspace.Range{Address: 0, Size: page, Offset: 2 * page, Flags: both}, fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _, err := s.Map(dmaspace.Range{Address: page, Size: 2 * page, Offset: 3 * page, Flags: both}, fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := mapped(t, s, dmaspace.Range{Address: 0, Size: page, Offset: 2 * page, Flags: both}, fd)
+	b := mapped(t, s, dmaspace.Range{Address: page, Size: 2 * page, Offset: 3 * page, Flags: both}, fd)
 	if len(a) != page || cap(a) != page || len(b) != 2*page || cap(b) != 2*page {
 		t.Errorf("%d and %d bytes", len(a), len(b))
 	}
@@ -98,24 +86,18 @@ func TestMap(t *testing.T) {
 	if address(b) != address(a)+page {
 		t.Errorf("memory at %#x and %#x", address(a), address(b))
 	}
-	if n := mappings(t); n != 2 {
-		t.Errorf("%d mappings, one of which is the test's", n)
-	}
+	should.Be(t, mappings(t), 2, "mappings, one of which is the test's")
 	copy(a, "through the first")
 	copy(file[5*page-4:], "last")
 	if !bytes.HasPrefix(file[2*page:], []byte("through the first")) || string(b[2*page-4:]) != "last" {
 		t.Error("the memory is not that of the file")
 	}
 	// It is a client's memory without its descriptor, and cannot be cut off.
-	if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EPERM) {
-		t.Errorf("truncating: %v", err)
-	}
+	should.Fail(t, unix.Ftruncate(fd, 0), unix.EPERM, "truncating")
 	if ranges, bytes, memory, err := s.Inside(0, 3*page-1); ranges != 2 || bytes != 3*page || memory != 3*page || err != nil {
 		t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
 	}
-	if err := s.Unmap(0, page-1); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, s.Unmap(0, page-1))
 	if r, f := s.Size(); r != 1 || f != 1 {
 		t.Errorf("%d ranges, %d files", r, f)
 	}
@@ -130,32 +112,18 @@ func TestMapRefuses(t *testing.T) {
 		{Address: 0x10000, Size: 2 * page, Offset: 0, Flags: both},
 		{Address: 0x14000, Size: page, Offset: 4 * page, Flags: both},
 	} {
-		if _, _, err := s.Map(r, fd); err != nil {
-			t.Fatal(err)
-		}
+		mapped(t, s, r, fd)
 	}
-	disk, err := os.Create(filepath.Join(t.TempDir(), "disk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	disk := must.Get(os.Create(filepath.Join(t.TempDir(), "disk")))(t)
 	defer disk.Close()
-	if err := disk.Truncate(8 * page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, disk.Truncate(8*page))
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(disk.Fd()), &fs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Fstatfs(int(disk.Fd()), &fs))
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
-	shm, err := os.Open("/dev/shm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shm := must.Get(os.Open("/dev/shm"))(t)
 	defer shm.Close()
 	readOnly, writeOnly := reopen(t, fd, unix.O_RDONLY), reopen(t, fd, unix.O_WRONLY)
 	free := dmaspace.Range{Address: 0x20000, Size: page, Flags: both}
@@ -201,14 +169,8 @@ func TestMapRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.fd == large {
 				// 8 pages are mapped, 8 more, and 9 do not fit 24.
-				if _, _, err := s.Map(dmaspace.Range{Address: 0x30000, Size: page, Flags: both}, other); err != nil {
-					t.Fatal(err)
-				}
-				defer func() {
-					if err := s.Unmap(0x30000, 0x30fff); err != nil {
-						t.Error(err)
-					}
-				}()
+				mapped(t, s, dmaspace.Range{Address: 0x30000, Size: page, Flags: both}, other)
+				defer func() { should.OK(t, s.Unmap(0x30000, 0x30fff)) }()
 			}
 			before, files := s.Size()
 			window, again, err := s.Map(tt.r, tt.fd)
@@ -261,23 +223,14 @@ func TestMapAgain(t *testing.T) {
 func TestFileGrows(t *testing.T) {
 	s := newSpace(t, dmaspace.DefaultLimits())
 	fd := memfd(t, 1, 0)
-	if _, _, err := s.Map(dmaspace.Range{Address: 0, Size: page, Flags: both}, fd); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Ftruncate(fd, 2*page); err != nil {
-		t.Fatal(err)
-	}
-	w, _, err := s.Map(dmaspace.Range{Address: page, Size: page, Offset: page, Flags: both}, fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mapped(t, s, dmaspace.Range{Address: 0, Size: page, Flags: both}, fd)
+	must.OK(t, unix.Ftruncate(fd, 2*page))
+	w := mapped(t, s, dmaspace.Range{Address: page, Size: page, Offset: page, Flags: both}, fd)
 	w[0] = 1
 	if _, f := s.Size(); f != 2 {
 		t.Errorf("%d files", f)
 	}
-	if err := s.Unmap(0, page-1); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, s.Unmap(0, page-1))
 	w[page-1] = 1
 	if _, f := s.Size(); f != 1 {
 		t.Errorf("%d files", f)
@@ -287,40 +240,12 @@ func TestFileGrows(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	s := newSpace(t, dmaspace.DefaultLimits())
 	fd := memfd(t, 2, 0)
-	w, _, err := s.Map(dmaspace.Range{Address: 0, Size: page, Flags: vfio.DMARead}, reopen(t, fd, unix.O_RDONLY))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w[0] != 0 {
-		t.Error("not readable")
-	}
+	w := mapped(t, s, dmaspace.Range{Address: 0, Size: page, Flags: vfio.DMARead}, reopen(t, fd, unix.O_RDONLY))
+	should.Be(t, w[0], 0, "not readable")
 	// The same file for writing is another mapping.
-	w, _, err = s.Map(dmaspace.Range{Address: page, Size: page, Flags: vfio.DMAWrite}, fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = mapped(t, s, dmaspace.Range{Address: page, Size: page, Flags: vfio.DMAWrite}, fd)
 	w[0] = 1
 	if _, f := s.Size(); f != 2 {
 		t.Errorf("%d files", f)
-	}
-}
-
-func TestSealed(t *testing.T) {
-	limits := dmaspace.DefaultLimits()
-	limits.Sealed = true
-	s := newSpace(t, limits)
-	r := dmaspace.Range{Size: page, Flags: both}
-	if _, _, err := s.Map(r, memfd(t, 1, 0)); !errors.Is(err, dmaspace.ErrFile) {
-		t.Errorf("file that cannot be sealed: %v", err)
-	}
-	fd := memfd(t, 1, unix.MFD_ALLOW_SEALING)
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
-		t.Fatal(err)
-	}
-	for i, fd := range []int{fd, memfd(t, 1, unix.MFD_ALLOW_SEALING)} {
-		r.Address = uint64(i) * page
-		if _, _, err := s.Map(r, fd); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
 )
@@ -19,13 +21,9 @@ func TestUnmap(t *testing.T) {
 			{Address: math.MaxUint64 - page + 1, Size: page},
 		} {
 			r.Flags = both
-			if _, _, err := s.Map(r, fd); err != nil {
-				t.Fatal(err)
-			}
+			mapped(t, s, r, fd)
 		}
-		if _, _, err := s.Map(dmaspace.Range{Address: 0xa000, Size: page, Flags: vfio.DMARead}, -1); err != nil {
-			t.Fatal(err)
-		}
+		mapped(t, s, dmaspace.Range{Address: 0xa000, Size: page, Flags: vfio.DMARead}, -1)
 		return s
 	}
 	tests := []struct {
@@ -55,9 +53,7 @@ func TestUnmap(t *testing.T) {
 			if ranges != tt.ranges || bytes != tt.bytes || memory != tt.memory || !errors.Is(err, tt.err) {
 				t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
 			}
-			if err := s.Unmap(tt.first, tt.last); !errors.Is(err, tt.err) {
-				t.Errorf("Unmap: %v", err)
-			}
+			should.Fail(t, s.Unmap(tt.first, tt.last), tt.err, "Unmap")
 			if left, _ := s.Size(); left != 5-tt.ranges {
 				t.Errorf("%d ranges are left", left)
 			}
@@ -77,9 +73,7 @@ func TestMany(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, i := range random.Perm(n) {
 		at := uint64(i) * page
-		if _, _, err := s.Map(dmaspace.Range{Address: at, Size: page, Offset: at, Flags: both}, fd); err != nil {
-			t.Fatal(err)
-		}
+		mapped(t, s, dmaspace.Range{Address: at, Size: page, Offset: at, Flags: both}, fd)
 	}
 	if _, _, err := s.Map(dmaspace.Range{Address: 1 << 40, Size: page, Flags: both}, fd); !errors.Is(err, dmaspace.ErrFull) {
 		t.Errorf("one more: %v", err)
@@ -89,8 +83,6 @@ func TestMany(t *testing.T) {
 	}
 	for _, i := range random.Perm(n) {
 		at := uint64(i) * page
-		if err := s.Unmap(at, at+page-1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Unmap(at, at+page-1))
 	}
 }

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,9 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // Message is a message as it came.
@@ -27,14 +25,14 @@ type Message struct {
 // Conn carries messages over a UNIX stream socket. One goroutine receives; any
 // number may send.
 type Conn struct {
-	c          *net.UnixConn
+	c          *unixsocket.Conn
 	maxPayload uint32
 	maxFDs     int
 
 	// Of the receiver.
 	header  [HeaderSize]byte
 	payload []byte
-	rights  []byte
+	until   time.Time
 
 	mu  sync.Mutex // of senders
 	out []byte
@@ -44,15 +42,15 @@ type Conn struct {
 // more than maxPayload bytes of payload or maxFDs file descriptors are refused
 // by Receive.
 func NewConn(c *net.UnixConn, maxPayload uint32, maxFDs int) *Conn {
-	return &Conn{c: c, maxPayload: maxPayload, maxFDs: maxFDs, rights: passedfd.NewControl()}
+	return &Conn{c: unixsocket.NewConn(c), maxPayload: maxPayload, maxFDs: maxFDs}
 }
 
 // Close closes the socket. A Receive or Send that is under way fails. It takes no
 // longer than passedfd.Timeout, whatever the peer has sent.
-func (c *Conn) Close() { passedfd.CloseConn(c.c) }
+func (c *Conn) Close() { c.c.Close() }
 
-// SetReceiveDeadline has Receive fail with os.ErrDeadlineExceeded after t.
-func (c *Conn) SetReceiveDeadline(t time.Time) error { return c.c.SetReadDeadline(t) }
+// SetReceiveDeadline has Receive fail with os.ErrDeadlineExceeded after t. It is the receiver's.
+func (c *Conn) SetReceiveDeadline(t time.Time) { c.until = t }
 
 // Receive returns the next message. If its error is an *Error then only that
 // message is bad: its header is returned, all of it has been read and its file
@@ -127,18 +125,16 @@ func (in *incoming) skip(size uint32) error {
 // descriptors.
 func (in *incoming) read(b []byte) error {
 	for got := 0; got < len(b); {
-		n, rights, flags, _, err := in.conn.c.ReadMsgUnix(b[got:], in.conn.rights)
-		if rights > 0 || flags&unix.MSG_CTRUNC != 0 {
-			if err := in.take(in.conn.rights[:rights], flags&unix.MSG_CTRUNC != 0); err != nil {
+		n, fds, truncated, err := in.conn.c.Receive(b[got:], in.conn.until)
+		if len(fds) > 0 || truncated {
+			if err := in.take(fds, truncated); err != nil {
 				return err
 			}
 		}
-		switch {
-		case errors.Is(err, io.EOF) && got == 0:
-			return io.EOF
-		case errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		case err != nil:
+		if got > 0 {
+			err = noEOF(err)
+		}
+		if err != nil {
 			return err
 		}
 		got += n
@@ -146,10 +142,8 @@ func (in *incoming) read(b []byte) error {
 	return nil
 }
 
-// take takes the file descriptors in control messages, unless there are too
-// many.
-func (in *incoming) take(rights []byte, truncated bool) error {
-	fds := passedfd.Parse(rights)
+// take takes file descriptors, unless there are too many.
+func (in *incoming) take(fds []int, truncated bool) error {
 	if in.refused == nil && !truncated && len(in.fds)+len(fds) <= in.conn.maxFDs {
 		in.fds = append(in.fds, fds...)
 		return nil
@@ -179,17 +173,5 @@ func (c *Conn) Send(h Header, payload []byte, fds []int, deadline time.Time) err
 	defer c.mu.Unlock()
 	h.Size = uint32(HeaderSize + len(payload))
 	c.out = append(h.Append(c.out[:0]), payload...)
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	if err := c.c.SetWriteDeadline(deadline); err != nil {
-		return err
-	}
-	// Peers expect the header in one piece.
-	n, _, err := c.c.WriteMsgUnix(c.out, rights, nil)
-	if err == nil && n < len(c.out) {
-		_, err = c.c.Write(c.out[n:])
-	}
-	return err
+	return c.c.Send(c.out, deadline, fds...) // peers expect the header in one piece
 }

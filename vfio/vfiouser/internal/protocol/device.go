@@ -16,17 +16,10 @@ type DeviceInfo struct {
 const DeviceInfoSize = 16
 
 // Append appends the payload to b.
-func (m DeviceInfo) Append(b []byte) []byte {
-	return appendWords(b, m.Argsz, m.Flags, m.Regions, m.IRQs)
-}
+func (m DeviceInfo) Append(b []byte) []byte { return encode(b, m) }
 
 // DecodeDeviceInfo reads a request or a reply.
-func DecodeDeviceInfo(p []byte) (DeviceInfo, error) {
-	if err := checkArgsz(CommandDeviceInfo, p, DeviceInfoSize); err != nil {
-		return DeviceInfo{}, err
-	}
-	return DeviceInfo{order.Uint32(p), order.Uint32(p[4:]), order.Uint32(p[8:]), order.Uint32(p[12:])}, nil
-}
+func DecodeDeviceInfo(p []byte) (DeviceInfo, error) { return decode[DeviceInfo](CommandDeviceInfo, p) }
 
 // IRQInfo is both the request and the reply of DEVICE_GET_IRQ_INFO. In the
 // request only Argsz and Index count.
@@ -38,24 +31,10 @@ type IRQInfo struct {
 const IRQInfoSize = 16
 
 // Append appends the payload to b.
-func (m IRQInfo) Append(b []byte) []byte {
-	return appendWords(b, m.Argsz, m.Flags, m.Index, m.Count)
-}
+func (m IRQInfo) Append(b []byte) []byte { return encode(b, m) }
 
 // DecodeIRQInfo reads a request or a reply.
-func DecodeIRQInfo(p []byte) (IRQInfo, error) {
-	if err := checkArgsz(CommandIRQInfo, p, IRQInfoSize); err != nil {
-		return IRQInfo{}, err
-	}
-	return IRQInfo{order.Uint32(p), order.Uint32(p[4:]), order.Uint32(p[8:]), order.Uint32(p[12:])}, nil
-}
-
-func appendWords(b []byte, words ...uint32) []byte {
-	for _, w := range words {
-		b = order.AppendUint32(b, w)
-	}
-	return b
-}
+func DecodeIRQInfo(p []byte) (IRQInfo, error) { return decode[IRQInfo](CommandIRQInfo, p) }
 
 // Data and action of SET_IRQS (linux/vfio.h). Flags hold one of each.
 const (
@@ -85,7 +64,7 @@ const setIRQsSize = 20
 
 // Append appends the payload to b.
 func (m SetIRQs) Append(b []byte) []byte {
-	b = appendWords(b, uint32(setIRQsSize+len(m.Bools)), m.Data|m.Action, m.Index, m.Start, m.Count)
+	b = encode(b, []uint32{uint32(setIRQsSize + len(m.Bools)), m.Data | m.Action, m.Index, m.Start, m.Count})
 	return append(b, m.Bools...)
 }
 
@@ -94,12 +73,12 @@ func (m SetIRQs) Append(b []byte) []byte {
 // disconnects all vectors of the index.
 func DecodeSetIRQs(p []byte) (SetIRQs, error) {
 	const c = CommandSetIRQs
-	if err := checkArgsz(c, p, setIRQsSize); err != nil {
+	w, err := decode[[setIRQsSize / 4]uint32](c, p)
+	if err != nil {
 		return SetIRQs{}, err
 	}
-	flags := order.Uint32(p[4:])
-	m := SetIRQs{Data: flags & irqData, Action: flags & irqAction,
-		Index: order.Uint32(p[8:]), Start: order.Uint32(p[12:]), Count: order.Uint32(p[16:])}
+	flags := w[1]
+	m := SetIRQs{Data: flags & irqData, Action: flags & irqAction, Index: w[2], Start: w[3], Count: w[4]}
 	if flags&^(irqData|irqAction) != 0 {
 		return m, Invalid(c, "flags", flags, "bits 6 to 31 are reserved")
 	}

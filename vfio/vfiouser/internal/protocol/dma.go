@@ -1,44 +1,40 @@
 package protocol
 
-// DMAFlags say what a server may do with mapped memory (linux/vfio.h).
-type DMAFlags uint32
+import (
+	"encoding/binary"
 
-const (
-	DMARead  DMAFlags = 1
-	DMAWrite DMAFlags = 2
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // DMAMap is the request of DMA_MAP, whose reply has no payload. Memory that the
 // server can map comes with a file descriptor.
 type DMAMap struct {
-	Flags DMAFlags
+	Flags vfio.DMAFlags
 	// Offset in the file.
 	Offset uint64
 	// Address on the device's bus, and Size of the range in bytes.
 	Address, Size uint64
 }
 
-const dmaMapSize = 32
+// dmaMap is a DMAMap in a message.
+type dmaMap struct {
+	Argsz uint32
+	DMAMap
+}
 
 // Append appends the payload to b.
-func (m DMAMap) Append(b []byte) []byte {
-	b = order.AppendUint32(b, dmaMapSize)
-	b = order.AppendUint32(b, uint32(m.Flags))
-	b = order.AppendUint64(b, m.Offset)
-	b = order.AppendUint64(b, m.Address)
-	return order.AppendUint64(b, m.Size)
-}
+func (m DMAMap) Append(b []byte) []byte { return encode(b, dmaMap{uint32(binary.Size(dmaMap{})), m}) }
 
 // DecodeDMAMap reads a request. Size is not zero, and neither the range of
 // addresses nor that of offsets wraps.
 func DecodeDMAMap(p []byte) (DMAMap, error) {
 	const c = CommandDMAMap
-	var m DMAMap
-	if err := checkArgsz(c, p, dmaMapSize); err != nil {
+	w, err := decode[dmaMap](c, p)
+	m := w.DMAMap
+	if err != nil {
 		return m, err
 	}
-	m = DMAMap{DMAFlags(order.Uint32(p[4:])), order.Uint64(p[8:]), order.Uint64(p[16:]), order.Uint64(p[24:])}
-	if m.Flags&(DMARead|DMAWrite) == 0 || m.Flags&^(DMARead|DMAWrite) != 0 {
+	if m.Flags&(vfio.DMARead|vfio.DMAWrite) == 0 || m.Flags&^(vfio.DMARead|vfio.DMAWrite) != 0 {
 		return m, Invalid(c, "flags", m.Flags, "want read (1), write (2) or both")
 	}
 	if m.Size == 0 {
@@ -73,10 +69,7 @@ func (m DMAUnmap) Append(b []byte) []byte {
 	if m.All {
 		flags = UnmapAll
 	}
-	b = order.AppendUint32(b, m.Argsz)
-	b = order.AppendUint32(b, flags)
-	b = order.AppendUint64(b, m.Address)
-	return order.AppendUint64(b, m.Size)
+	return encode(encode(b, []uint32{m.Argsz, flags}), []uint64{m.Address, m.Size})
 }
 
 // NewDMAUnmap makes a request.
@@ -116,9 +109,7 @@ const dmaAccessSize = 16
 
 // Append appends the payload to b.
 func (m DMAAccess) Append(b []byte) []byte {
-	b = order.AppendUint64(b, m.Address)
-	b = order.AppendUint64(b, m.Count)
-	return append(b, m.Data...)
+	return append(encode(b, []uint64{m.Address, m.Count}), m.Data...)
 }
 
 // DecodeDMAAccess reads the message of command c, DMA_READ or DMA_WRITE. Data
@@ -128,12 +119,5 @@ func DecodeDMAAccess(c Command, reply bool, p []byte) (DMAAccess, error) {
 		return DMAAccess{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+dmaAccessSize)
 	}
 	m := DMAAccess{order.Uint64(p), order.Uint64(p[8:]), p[dmaAccessSize:]}
-	want := uint64(0)
-	if (c == CommandDMARead) == reply {
-		want = m.Count
-	}
-	if uint64(len(m.Data)) != want {
-		return m, Invalid(c, "count", m.Count, "the message has %#x bytes of data", len(m.Data))
-	}
-	return m, checkRange(c, "address", m.Address, m.Count)
+	return m, checkAccess(c, "address", m.Address, m.Count, (c == CommandDMARead) == reply, m.Data)
 }

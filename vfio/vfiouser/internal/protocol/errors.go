@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"fmt"
 	"syscall"
 )
@@ -46,6 +47,28 @@ func checkArgsz(c Command, p []byte, size int) error {
 		return Invalid(c, "size", HeaderSize+len(p), "argsz is only %#x", argsz)
 	}
 	return nil
+}
+
+// encode appends numbers, or the fields of a structure of numbers, to b.
+func encode(b []byte, m any) []byte {
+	b, _ = binary.Append(b, order, m) // each of them has a size
+	return b
+}
+
+// decode reads a structure that starts with argsz.
+func decode[T any](c Command, p []byte) (m T, err error) {
+	if err = checkArgsz(c, p, binary.Size(m)); err == nil {
+		_, err = binary.Decode(p, order, &m)
+	}
+	return m, err
+}
+
+// checkAccess checks count bytes from first on, and the data that come with them: all of them, or none.
+func checkAccess(c Command, field string, first, count uint64, brings bool, data []byte) error {
+	if brings && uint64(len(data)) != count || !brings && len(data) > 0 {
+		return Invalid(c, "count", count, "the message has %#x bytes of data", len(data))
+	}
+	return checkRange(c, field, first, count)
 }
 
 // checkRange checks that size bytes from first on do not wrap.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
@@ -15,11 +17,7 @@ func encode(t *testing.T, c protocol.Command, m any) []byte {
 	t.Helper()
 	switch m := m.(type) {
 	case protocol.Version:
-		b, err := m.Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return must.Get(m.Append(nil))(t)
 	case protocol.DMAMap:
 		return m.Append(nil)
 	case protocol.DMAUnmap:
@@ -27,8 +25,6 @@ func encode(t *testing.T, c protocol.Command, m any) []byte {
 	case protocol.DeviceInfo:
 		return m.Append(nil)
 	case protocol.RegionInfo:
-		return m.Append(nil, m.ReplySize())
-	case protocol.RegionIOFDs:
 		return m.Append(nil, m.ReplySize())
 	case protocol.IRQInfo:
 		return m.Append(nil)
@@ -49,9 +45,7 @@ func checkDecode(t *testing.T, command uint16, reply bool, payload []byte, fds i
 	c := protocol.Command(command % protocol.Commands)
 	before := bytes.Clone(payload)
 	m, err := decode(c, reply, payload, fds)
-	if !bytes.Equal(before, payload) {
-		t.Errorf("decoding has changed the payload to %x", payload)
-	}
+	should.Same(t, before, payload, "decoding has changed the payload")
 	if err != nil {
 		var e *protocol.Error
 		if !errors.Is(err, errNoDecoder) && (!errors.As(err, &e) || e.Errno == 0 || e.Error() == "") {
@@ -59,17 +53,12 @@ func checkDecode(t *testing.T, command uint16, reply bool, payload []byte, fds i
 		}
 		return
 	}
-	if x, ok := m.(protocol.RegionIOFDs); ok && uint32(len(x.Entries)) != x.Count {
-		return // some were left out
-	}
 	// Version, capabilities and sizes keep their meaning if not their form.
 	again, err := decode(c, reply, encode(t, c, m), fds)
 	if err != nil {
 		t.Fatalf("%+v: %v", m, err)
 	}
-	if diff := cmp.Diff(m, again); diff != "" {
-		t.Error(diff)
-	}
+	should.Be(t, cmp.Diff(m, again), "")
 }
 
 // FuzzDecodeRequest is what a server reads of a client.
@@ -97,9 +86,7 @@ func FuzzReceive(f *testing.F) {
 		for _, at := range []int{len(stream), min(int(cut), len(stream))} {
 			outcomes = append(outcomes, receiveAll(t, stream[:at], stream[at:]))
 		}
-		if outcomes[0] != outcomes[1] {
-			t.Errorf("whole: %s\ncut: %s", outcomes[0], outcomes[1])
-		}
+		should.Be(t, outcomes[0], outcomes[1], "whole: cut")
 	})
 }
 
@@ -110,9 +97,7 @@ func receiveAll(t *testing.T, parts ...[]byte) string {
 			send(t, here, p, 0)
 		}
 	}
-	if err := here.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, here.Close())
 	c := protocol.NewConn(there, 256, 2)
 	var all bytes.Buffer
 	for {

@@ -29,7 +29,7 @@ const (
 // MaxErrno is the largest error number that peers accept.
 const MaxErrno = 4095
 
-// Header begins each message.
+// Header begins each message. Its fields follow each other there in their order.
 type Header struct {
 	// ID is chosen by the sender of a command; the reply repeats it.
 	ID      uint16
@@ -42,25 +42,14 @@ type Header struct {
 }
 
 // Append appends the header to b.
-func (h Header) Append(b []byte) []byte {
-	b = order.AppendUint16(b, h.ID)
-	b = order.AppendUint16(b, uint16(h.Command))
-	b = order.AppendUint32(b, h.Size)
-	b = order.AppendUint32(b, uint32(h.Flags))
-	return order.AppendUint32(b, h.Errno)
-}
+func (h Header) Append(b []byte) []byte { return encode(b, h) }
 
 // DecodeHeader reads a header. It fails with an *Error if the message has no
 // header's size or is of no known type, and then returns the header all the
 // same, for the reply.
 func DecodeHeader(b *[HeaderSize]byte) (Header, error) {
-	h := Header{
-		ID:      order.Uint16(b[0:]),
-		Command: Command(order.Uint16(b[2:])),
-		Size:    order.Uint32(b[4:]),
-		Flags:   Flags(order.Uint32(b[8:])),
-		Errno:   order.Uint32(b[12:]),
-	}
+	var h Header
+	_, _ = binary.Decode(b[:], order, &h) // all of it is there
 	return h, h.check()
 }
 

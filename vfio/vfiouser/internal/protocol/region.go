@@ -1,15 +1,13 @@
 package protocol
 
-// Flags of DEVICE_GET_REGION_INFO (linux/vfio.h).
-const (
-	RegionRead  uint32 = 1
-	RegionWrite uint32 = 2
-	RegionMmap  uint32 = 4
-	RegionCaps  uint32 = 8
+import (
+	"encoding/binary"
+
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Area is a part of a region: Size bytes from Offset.
-type Area struct{ Offset, Size uint64 }
+// regionCaps in the flags of DEVICE_GET_REGION_INFO (linux/vfio.h) says that there are capabilities.
+const regionCaps vfio.RegionFlags = 8
 
 // RegionInfo is both the request and the reply of DEVICE_GET_REGION_INFO. In
 // the request only Argsz and Index count. A reply for a region that can be
@@ -18,14 +16,14 @@ type RegionInfo struct {
 	// Argsz in the reply is the room that all of it needs: if that is more than
 	// the request's, the capabilities are missing.
 	Argsz uint32
-	// Flags without RegionCaps, which says that there are capabilities.
-	Flags uint32
+	// Flags without regionCaps.
+	Flags vfio.RegionFlags
 	Index uint32
 	Size  uint64
 	// Offset in the file at which the region starts.
 	Offset uint64
 	// Sparse lists the parts that can be mapped, if not all of it can.
-	Sparse []Area
+	Sparse []vfio.Area
 }
 
 const (
@@ -51,25 +49,16 @@ func (m RegionInfo) ReplySize() uint32 {
 // payload are left out, as the specification wants it.
 func (m RegionInfo) Append(b []byte, room uint32) []byte {
 	caps := m.Sparse != nil && m.ReplySize() <= room
-	flags, capOffset := m.Flags&^RegionCaps, uint32(0)
+	flags, capOffset := m.Flags&^regionCaps, uint32(0)
 	if caps {
-		flags |= RegionCaps
+		flags |= regionCaps
 		capOffset = regionInfoSize
 	}
-	b = appendWords(b, m.Argsz, flags, m.Index, capOffset)
-	b = order.AppendUint64(b, m.Size)
-	b = order.AppendUint64(b, m.Offset)
+	b = encode(encode(b, []uint32{m.Argsz, uint32(flags), m.Index, capOffset}), []uint64{m.Size, m.Offset})
 	if !caps {
 		return b
 	}
-	b = order.AppendUint16(b, capSparse)
-	b = order.AppendUint16(b, 1)
-	b = appendWords(b, 0, uint32(len(m.Sparse)), 0)
-	for _, a := range m.Sparse {
-		b = order.AppendUint64(b, a.Offset)
-		b = order.AppendUint64(b, a.Size)
-	}
-	return b
+	return encode(encode(encode(b, []uint16{capSparse, 1}), []uint32{0, uint32(len(m.Sparse)), 0}), m.Sparse)
 }
 
 // DecodeRegionInfo reads a request.
@@ -87,7 +76,7 @@ func DecodeRegionInfoReply(p []byte) (RegionInfo, error) {
 	if len(p) < regionInfoSize {
 		return RegionInfo{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+regionInfoSize)
 	}
-	m := RegionInfo{Argsz: order.Uint32(p), Flags: order.Uint32(p[4:]), Index: order.Uint32(p[8:]),
+	m := RegionInfo{Argsz: order.Uint32(p), Flags: vfio.RegionFlags(order.Uint32(p[4:])), Index: order.Uint32(p[8:]),
 		Size: order.Uint64(p[16:]), Offset: order.Uint64(p[24:])}
 	if m.Argsz < regionInfoSize {
 		return m, Invalid(c, "argsz", m.Argsz, "want at least %#x", regionInfoSize)
@@ -95,10 +84,10 @@ func DecodeRegionInfoReply(p []byte) (RegionInfo, error) {
 	if err := checkRange(c, "offset", m.Offset, m.Size); err != nil {
 		return m, err
 	}
-	if m.Flags&RegionCaps == 0 {
+	if m.Flags&regionCaps == 0 {
 		return m, nil
 	}
-	m.Flags &^= RegionCaps
+	m.Flags &^= regionCaps
 	return m, m.decodeCaps(p)
 }
 
@@ -133,13 +122,12 @@ func (m *RegionInfo) decodeSparse(p []byte) error {
 	if p = p[sparseSize:]; uint64(n) > uint64(len(p)/areaSize) {
 		return Invalid(c, "nr_areas", n, "the message has room for %d", len(p)/areaSize)
 	}
-	m.Sparse = make([]Area, n)
-	for i := range m.Sparse {
-		a := Area{order.Uint64(p[i*areaSize:]), order.Uint64(p[i*areaSize+8:])}
+	m.Sparse = make([]vfio.Area, n)
+	_, _ = binary.Decode(p, order, m.Sparse) // there are so many
+	for _, a := range m.Sparse {
 		if a.Offset > m.Size || a.Size > m.Size-a.Offset {
 			return Invalid(c, "area", a.Offset, "%#x bytes from there leave the region of %#x", a.Size, m.Size)
 		}
-		m.Sparse[i] = a
 	}
 	return nil
 }
@@ -157,9 +145,7 @@ const RegionAccessSize = 16
 
 // Append appends the payload to b.
 func (m RegionAccess) Append(b []byte) []byte {
-	b = order.AppendUint64(b, m.Offset)
-	b = appendWords(b, m.Region, m.Count)
-	return append(b, m.Data...)
+	return append(encode(encode(b, m.Offset), []uint32{m.Region, m.Count}), m.Data...)
 }
 
 // DecodeRegionAccess reads the message of command c, REGION_READ or
@@ -170,12 +156,5 @@ func DecodeRegionAccess(c Command, reply bool, p []byte) (RegionAccess, error) {
 		return RegionAccess{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+RegionAccessSize)
 	}
 	m := RegionAccess{order.Uint64(p), order.Uint32(p[8:]), order.Uint32(p[12:]), p[RegionAccessSize:]}
-	want := uint32(0)
-	if (c == CommandRegionRead) == reply {
-		want = m.Count
-	}
-	if uint64(len(m.Data)) != uint64(want) {
-		return m, Invalid(c, "count", m.Count, "the message has %#x bytes of data", len(m.Data))
-	}
-	return m, checkRange(c, "offset", m.Offset, uint64(m.Count))
+	return m, checkAccess(c, "offset", m.Offset, uint64(m.Count), (c == CommandRegionRead) == reply, m.Data)
 }

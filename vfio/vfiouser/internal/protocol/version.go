@@ -67,10 +67,7 @@ func (v Version) Append(b []byte) ([]byte, error) {
 	if err != nil {
 		return b, fmt.Errorf("encode capabilities: %w", err)
 	}
-	b = order.AppendUint16(b, v.Major)
-	b = order.AppendUint16(b, v.Minor)
-	b = append(b, text...)
-	return append(b, 0), nil
+	return append(append(encode(b, []uint16{v.Major, v.Minor}), text...), 0), nil
 }
 
 // DecodeVersion reads a payload of VERSION. Capabilities that it does not name

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp/internal/xskring"
 )
 
@@ -52,10 +54,7 @@ func newRings(t testing.TB) (*xskring.Rings, *kernel) {
 func ringsIn(t testing.TB, memory []byte) (*xskring.Rings, *kernel) {
 	t.Helper()
 	k := new(kernel)
-	r, err := xskring.New(options(k, memory))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(xskring.New(options(k, memory)))(t)
 	return r, k
 }
 
@@ -106,9 +105,7 @@ func TestLayout(t *testing.T) {
 	} {
 		o := options(new(kernel), make([]byte, 4*ringBytes))
 		spoil(&o)
-		if _, err := xskring.New(o); !errors.Is(err, xskring.ErrLayout) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Refuse(xskring.New(o))(t, xskring.ErrLayout, "%s", name)
 	}
 }
 
@@ -160,9 +157,7 @@ func TestHostile(t *testing.T) {
 			}
 			var back []uint32
 			r.Reclaim(func(b uint32) { back = append(back, b) })
-			if len(back) != 10-received-done {
-				t.Errorf("buffers %v are back, want %d", back, 10-received-done)
-			}
+			should.Be(t, len(back), 10-received-done, "buffers %v are back", back)
 		})
 	}
 }
@@ -212,15 +207,10 @@ func TestParts(t *testing.T) {
 			k := new(kernel)
 			o := options(k, make([]byte, 4*ringBytes))
 			o.Stride, o.Chunk, o.Unaligned = tt.stride, page, tt.unaligned
-			r, err := xskring.New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(xskring.New(o))(t)
 			const buffer = 5
 			for range 3 { // round the ring
-				if r.Add(buffer, tt.offset, tt.length) != (tt.want != nil) {
-					t.Fatalf("it was taken as if it had %d parts", len(tt.want))
-				}
+				must.Be(t, r.Add(buffer, tt.offset, tt.length), tt.want != nil, "it was taken as if it had %d parts", len(tt.want))
 				if n := len(tt.want); tt.want != nil && r.Parts(tt.offset, tt.length) != n || r.Room() != size-n {
 					t.Fatalf("%d parts, room for %d", r.Parts(tt.offset, tt.length), r.Room())
 				}
@@ -271,9 +261,7 @@ func TestLimits(t *testing.T) {
 	}
 	for b := uint32(30); r.Lend(b); b++ {
 	}
-	if r.Lent() != size {
-		t.Errorf("%d are lent", r.Lent())
-	}
+	should.Be(t, r.Lent(), size, "are lent")
 }
 
 // TestConcurrent has a kernel on a goroutine of its own send each frame back: frames come
@@ -281,10 +269,7 @@ func TestLimits(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	const frames = 20_000
 	// Outside the Go heap, where the race detector does not look.
-	memory, err := unix.Mmap(-1, 0, 4*ringBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(unix.Mmap(-1, 0, 4*ringBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	defer unix.Munmap(memory)
 	r, k := ringsIn(t, memory)
 	var stop atomic.Bool
@@ -350,7 +335,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// FuzzRings has the other side write what it likes between our steps. Nothing comes out
+// FuzzRings makes the other side write what it likes between our steps. Nothing comes out
 // that did not go in, no frame leaves its buffer, and all buffers come back.
 func FuzzRings(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})

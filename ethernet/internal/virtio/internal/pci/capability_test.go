@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -82,16 +84,11 @@ func TestLayout(t *testing.T) {
 		if err == nil {
 			_, err = findLayout(c, tt.space, sizes)
 		}
-		if !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
+		should.Fail(t, err, tt.want, "%s", tt.name)
 	}
 	// The first that can be used is taken.
 	b := space(append([][4]uint32{{typeNotify, 0, 0, 2}, {typeNotify, 4, 0x3800, 0x10}}, good...)...)
-	c, err := vfio.ParseConfig(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(vfio.ParseConfig(b))(t)
 	l, err := findLayout(c, b, sizes)
 	if err != nil || l.notify != (place{4, 0x3800, 0x10}) || l.multiplier != 4 || l.common != (place{4, 0, 0x1000}) {
 		t.Errorf("%+v, %v", l, err)

@@ -204,7 +204,7 @@ func (d *Device) Interrupts(eventfds []int) (int, error) {
 	return len(eventfds), d.function.Device().SetIRQs(vfio.IRQMSIX, 0, eventfds)
 }
 
-// Ready has the device begin.
+// Ready starts the device.
 func (d *Device) Ready(context.Context) error {
 	return d.write(deviceStatus, 1, transport.StatusAcknowledge|transport.StatusDriver|transport.StatusFeaturesOK|transport.StatusDriverOK)
 }

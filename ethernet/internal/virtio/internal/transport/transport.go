@@ -17,7 +17,7 @@ import (
 // A device is set up so: Reset, Accept, Config, Alloc and MapPool the first time, Queue for
 // each queue, Ready.
 type Transport interface {
-	// Reset has the device stop and forget everything but what is mapped, says that
+	// Reset makes the device stop and forget everything but what is mapped, says that
 	// there is a driver, and returns the features that the device offers.
 	Reset(ctx context.Context) (features uint64, err error)
 	// Accept says which of them are used. It fails with ErrNotSupported if the device
@@ -38,12 +38,12 @@ type Transport interface {
 	QueueSize(ctx context.Context, index int) (int, error)
 	// Queue enables a queue.
 	Queue(ctx context.Context, index int, q Queue) (Doorbell, error)
-	// Ready has the device begin.
+	// Ready starts the device.
 	Ready(ctx context.Context) error
-	// StopQueue has the device leave a queue alone, which can be enabled again. It fails
+	// StopQueue makes the device leave a queue alone, which can be enabled again. It fails
 	// with ErrNotSupported if only the whole device can be stopped.
 	StopQueue(ctx context.Context, index int) error
-	// Stop has the device leave all memory alone.
+	// Stop makes the device leave all memory alone.
 	Stop(ctx context.Context) error
 	// Health returns why the device is of no use any more, nil if it is. It may be called
 	// by any goroutine.

@@ -305,12 +305,12 @@ func (d *Device) Queue(ctx context.Context, index int, q transport.Queue) (trans
 	return bell, nil
 }
 
-// Ready has the back end begin.
+// Ready starts the back end.
 func (d *Device) Ready(ctx context.Context) error {
 	return d.status(ctx, transport.StatusAcknowledge|transport.StatusDriver|transport.StatusFeaturesOK|transport.StatusDriverOK)
 }
 
-// StopQueue has the back end leave a queue alone.
+// StopQueue makes the back end leave a queue alone.
 func (d *Device) StopQueue(ctx context.Context, index int) error {
 	p, err := d.conn.Load().ask(ctx, getVringBase, 0, words(uint32(index), 0))
 	if err == nil {
@@ -322,7 +322,7 @@ func (d *Device) StopQueue(ctx context.Context, index int) error {
 	return err
 }
 
-// Stop has the back end leave all queues alone, and with them all memory. One with which
+// Stop makes the back end leave all queues alone, and with them all memory. One with which
 // there is no connection any more does, or never will. It fails if the back end does not
 // answer in time.
 func (d *Device) Stop(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
 )
 
@@ -155,7 +156,7 @@ func TestLengthOfReadable(t *testing.T) {
 func FuzzSplit(f *testing.F)  { fuzz(f, virtqueue.Split) }
 func FuzzPacked(f *testing.F) { fuzz(f, virtqueue.Packed) }
 
-// fuzz has a device write what it likes anywhere in the queue's memory, while the driver
+// fuzz makes a device write what it likes anywhere in the queue's memory, while the driver
 // does its work. Each two bytes of input are an operation.
 func fuzz(f *testing.F, format virtqueue.Format) {
 	const size = 8
@@ -231,9 +232,7 @@ func fuzz(f *testing.F, format virtqueue.Format) {
 				}
 				delete(lent, tag)
 			})
-			if len(lent) != 0 {
-				t.Fatalf("%d buffers are lost", len(lent))
-			}
+			must.Be(t, len(lent), 0, "buffers are lost")
 		}
 	})
 }

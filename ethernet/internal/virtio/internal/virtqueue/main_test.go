@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
 )
@@ -39,22 +40,14 @@ const base = 0x1_0000_0000
 // newRig makes a queue in memory outside the Go heap.
 func newRig(t testing.TB, o virtqueue.Options, data int) *rig {
 	t.Helper()
-	l, err := o.Layout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := unix.Mmap(-1, 0, int(l.Size)+data, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(o.Layout())(t)
+	memory := must.Get(unix.Mmap(-1, 0, int(l.Size)+data, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	t.Cleanup(func() { _ = unix.Munmap(memory) })
 	r := &rig{ring: memory[:l.Size:l.Size], data: memory[l.Size:]}
 	for i := range r.ring {
 		r.ring[i] = 0xa5 // New has to zero it
 	}
-	if r.Queue, err = virtqueue.New(r.ring, o); err != nil {
-		t.Fatal(err)
-	}
+	r.Queue = must.Get(virtqueue.New(r.ring, o))(t)
 	r.areas = virtqueuetest.Areas{Descriptor: r.ring[l.Descriptor:l.Driver], Driver: r.ring[l.Driver:l.Device], Device: r.ring[l.Device:]}
 	r.device = virtqueuetest.New(o.Format == virtqueue.Packed, o.Size, o.EventIndex, r.areas, r.find)
 	return r

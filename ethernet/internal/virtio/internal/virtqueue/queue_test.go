@@ -10,6 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
 )
@@ -39,9 +41,7 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%+v: %+v", tt.o, l)
 		}
 	}
-	if _, err := virtqueue.New(make([]byte, 64), virtqueue.Options{Size: 64}); !errors.Is(err, virtqueue.ErrOptions) {
-		t.Errorf("too little memory: %v", err)
-	}
+	should.Refuse(virtqueue.New(make([]byte, 64), virtqueue.Options{Size: 64}))(t, virtqueue.ErrOptions, "too little memory")
 }
 
 // TestPages: nothing that a device reads or writes at once crosses the end of a page, wherever
@@ -50,13 +50,8 @@ func TestPages(t *testing.T) {
 	const page = 4096
 	for _, format := range []virtqueue.Format{virtqueue.Split, virtqueue.Packed} {
 		for size := 2; size <= 2048; size *= 2 {
-			l, err := virtqueue.Options{Size: size, Format: format}.Layout()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l.Size%128 != 0 {
-				t.Errorf("%v, %d: %d bytes, so the next queue begins in a cache line of this one", format, size, l.Size)
-			}
+			l := must.Get(virtqueue.Options{Size: size, Format: format}.Layout())(t)
+			should.Be(t, l.Size%128, 0, "%v, %d: %d bytes, so the next queue begins in a cache line of this one", format, size, l.Size)
 			n := uint64(size)
 			// What areas are made of (virtio 1.3, "Split Virtqueues", "Packed Virtqueues").
 			type item struct {
@@ -152,9 +147,7 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 			tag := m.unseen[0]
 			m.unseen = m.unseen[1:]
 			want := m.lent[tag]
-			if len(b.Parts) != len(want) {
-				rt.Fatalf("%d parts, want %d", len(b.Parts), len(want))
-			}
+			must.Be(rt, len(b.Parts), len(want), "parts")
 			for i, p := range b.Parts {
 				data, err := m.find(want[i].Address, want[i].Length)
 				if err != nil || len(p.Data) != len(data) || &p.Data[0] != &data[0] || p.Writable != want[i].Writable {
@@ -185,9 +178,7 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 			m.used = nil
 		},
 		"take": func(rt *rapid.T) {
-			if m.Pending() != (len(m.back) > 0) {
-				rt.Fatalf("pending: %v, %d are back", m.Pending(), len(m.back))
-			}
+			must.Be(rt, m.Pending(), (len(m.back) > 0), "pending: %d are back", len(m.back))
 			if m.Lent() > 0 && m.Near(1) != m.Pending() {
 				rt.Fatalf("near: %v, %d are back", m.Near(1), len(m.back))
 			}
@@ -204,9 +195,7 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 		},
 		"interrupts": func(rt *rapid.T) {
 			wanted := rapid.Bool().Draw(rt, "wanted")
-			if got := m.Interrupts(wanted); got != (wanted && len(m.back) > 0) {
-				rt.Fatalf("interrupts: %v, %d are back", got, len(m.back))
-			}
+			must.Be(rt, m.Interrupts(wanted), (wanted && len(m.back) > 0), "interrupts: %d are back", len(m.back))
 		},
 		"": func(rt *rapid.T) {
 			parts := 0
@@ -263,9 +252,7 @@ func exchange(t *testing.T, r *rig, size, frames int) {
 	go func() { failed <- device(r, frames, signal, kick, call, stop) }()
 	defer func() {
 		close(stop)
-		if err := <-failed; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-failed)
 	}()
 	used := make([]virtqueue.Used, size)
 	busy := make([]bool, size)
@@ -299,9 +286,7 @@ func exchange(t *testing.T, r *rig, size, frames int) {
 		}
 		taken += n
 	}
-	if err := r.Violation(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Violation())
 }
 
 // device answers frames, some at a time, until stop.
@@ -342,16 +327,13 @@ func TestNoAllocation(t *testing.T) {
 		r := newRig(t, virtqueue.Options{Format: kind.format, Size: 64, EventIndex: kind.eventIndex}, 64*partSize)
 		used := make([]virtqueue.Used, 8)
 		for round := range 100 {
-			n := testing.AllocsPerRun(1, func() {
+			must.Be(t, testing.AllocsPerRun(1, func() {
 				for i := range 3 {
 					r.Add(virtqueue.Part{Address: base, Length: partSize, Writable: true}, uint32(i))
 				}
 				r.Publish()
 				r.Take(used)
-			})
-			if n != 0 {
-				t.Fatalf("%s: %v allocations in round %d", kind.name, n, round)
-			}
+			}), 0, "%s: allocations in round %d", kind.name, round)
 			for b, ok, _ := r.device.Next(); ok; b, ok, _ = r.device.Next() {
 				r.device.Use(b, 1)
 			}

@@ -17,14 +17,12 @@ func anySpan[U uint32 | uint64, S int32 | int64]() span[U, S] {
 	return span[U, S]{UMin: 0, UMax: ^U(0), SMin: lowest, SMax: highest}
 }
 
-// unsignedSpan knows the unsigned bounds only.
 func unsignedSpan[U uint32 | uint64, S int32 | int64](lowest, highest U) span[U, S] {
 	s := anySpan[U, S]()
 	s.UMin, s.UMax = lowest, highest
 	return s
 }
 
-// signedSpan knows the signed bounds only.
 func signedSpan[U uint32 | uint64, S int32 | int64](lowest, highest S) span[U, S] {
 	s := anySpan[U, S]()
 	s.SMin, s.SMax = lowest, highest

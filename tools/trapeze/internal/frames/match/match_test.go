@@ -12,6 +12,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/match"
@@ -27,9 +29,7 @@ var (
 func build(t testing.TB, parts ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true}, parts...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true}, parts...))
 	return bytes.Clone(b.Bytes())
 }
 
@@ -128,9 +128,7 @@ func TestMatch(t *testing.T) {
 		want := strings.Split(c.want, ",")
 		for range 2 { // what one frame had is not found in the next
 			for name, frame := range all {
-				if got := m.Match(frame); got != slices.Contains(want, name) {
-					t.Errorf("%q: %s: %t", c.fields, name, got)
-				}
+				should.Be(t, m.Match(frame), slices.Contains(want, name), "%q: %s", c.fields, name)
 			}
 		}
 	}
@@ -146,18 +144,13 @@ func TestBadFields(t *testing.T) {
 }
 
 func TestMatchAllocates(t *testing.T) {
-	m, err := match.Parse([]string{"vlan=7", "proto=udp", "port=53", "host=10.1.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(match.Parse([]string{"vlan=7", "proto=udp", "port=53", "host=10.1.0.1"}))(t)
 	frame := frames(t)["qinq"]
-	if n := testing.AllocsPerRun(100, func() {
+	should.Be(t, testing.AllocsPerRun(100, func() {
 		if !m.Match(frame) {
 			t.Error("no match")
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	}), 0, "allocations")
 }
 
 // FuzzMatch: no frame leads out of the frame, and what is found in one is found again.
@@ -176,8 +169,6 @@ func FuzzMatch(f *testing.F) {
 		}
 		got := m.Match(frame)
 		m.Match(nil)
-		if m.Match(frame) != got {
-			t.Fatalf("%q: once %t, and not again", field, got)
-		}
+		must.Be(t, m.Match(frame), got, "%q: once, and not again", field)
 	})
 }

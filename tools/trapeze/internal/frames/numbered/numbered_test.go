@@ -2,7 +2,6 @@ package numbered_test
 
 import (
 	"bytes"
-	"errors"
 	"net/netip"
 	"testing"
 
@@ -10,6 +9,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
@@ -21,21 +22,13 @@ var (
 
 func sizes(t testing.TB, s string) numbered.Sizes {
 	t.Helper()
-	n, err := numbered.ParseSizes(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return must.Get(numbered.ParseSizes(s))(t)
 }
 
 func generator(t testing.TB, o numbered.Options) *numbered.Generator {
 	t.Helper()
 	o.Source, o.Destination = ethernet.MAC{2, 0, 0, 0, 0, 1}, ethernet.MAC{2, 0, 0, 0, 0, 2}
-	g, err := numbered.NewGenerator(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return must.Get(numbered.NewGenerator(o))(t)
 }
 
 // next makes the next frame, as it arrives: padded.
@@ -81,9 +74,7 @@ func TestFrames(t *testing.T) {
 			if o.To.IsValid() {
 				udp, ok := p.TransportLayer().(*layers.UDP)
 				if ok {
-					if err := udp.SetNetworkLayerForChecksum(p.NetworkLayer()); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, udp.SetNetworkLayerForChecksum(p.NetworkLayer()))
 				}
 				if err, bad := p.VerifyChecksums(); err != nil || len(bad) > 0 || !ok || udp.DstPort != 9 || udp.SrcPort != 5001 || p.ErrorLayer() != nil {
 					t.Fatalf("%+v: %v, %v in %v", o, err, bad, p)
@@ -103,14 +94,10 @@ func TestFrames(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	for _, s := range []string{"", "a", "60-", "-60", "61-60", "65536", "60-65536", "-1", "IMIX", "60 "} {
-		if _, err := numbered.ParseSizes(s); !errors.Is(err, numbered.ErrSize) {
-			t.Errorf("%q: %v", s, err)
-		}
+		should.Refuse(numbered.ParseSizes(s))(t, numbered.ErrSize, "%q", s)
 	}
 	for _, o := range []numbered.Options{{Sizes: sizes(t, "29")}, {Sizes: sizes(t, "33-60"), VLAN: 1}, {Sizes: sizes(t, "57"), From: from, To: to}} {
-		if _, err := numbered.NewGenerator(o); !errors.Is(err, numbered.ErrSize) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		should.Refuse(numbered.NewGenerator(o))(t, numbered.ErrSize, "%+v", o)
 	}
 }
 
@@ -174,9 +161,7 @@ func TestChecker(t *testing.T) {
 			want.Streams = 1
 			want.Lost = uint64(highest+1) - want.Frames
 		}
-		if got := c.Totals(); got != want {
-			r.Fatalf("got  %+v\nwant %+v", got, want)
-		}
+		must.Be(r, c.Totals(), want)
 	})
 }
 
@@ -193,9 +178,7 @@ func TestWindow(t *testing.T) {
 	c.Frame(next(g))
 	c.Frame(first)
 	c.Frame(second)
-	if got := c.Totals(); got != (numbered.Totals{Frames: 2, Lost: 70_001, Late: 2, Streams: 1}) {
-		t.Errorf("%+v", got)
-	}
+	should.Be(t, c.Totals(), numbered.Totals{Frames: 2, Lost: 70_001, Late: 2, Streams: 1})
 	c.Frame(next(g))
 	if got := c.Totals(); got.Frames != 3 || got.Lost != 70_001 {
 		t.Errorf("%+v", got)
@@ -216,9 +199,7 @@ func TestStreams(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	g, c, b := generator(t, kinds(t)[3]), numbered.NewChecker(), make([]byte, 60)
 	c.Frame(next(g))
-	if n := testing.AllocsPerRun(100, func() { c.Frame(b[:g.Next(b)]) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	should.Be(t, testing.AllocsPerRun(100, func() { c.Frame(b[:g.Next(b)]) }), 0, "allocations")
 	if got := c.Totals(); got.Lost != 0 || got.Frames != 102 {
 		t.Errorf("%+v", got)
 	}
@@ -239,12 +220,4 @@ func FuzzChecker(f *testing.F) {
 			t.Fatalf("%+v", got)
 		}
 	})
-}
-
-func BenchmarkNumbered(b *testing.B) {
-	g, c, frame := generator(b, numbered.Options{Sizes: sizes(b, "60")}), numbered.NewChecker(), make([]byte, 60)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Frame(frame[:g.Next(frame)])
-	}
 }

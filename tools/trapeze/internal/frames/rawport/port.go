@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -20,16 +19,13 @@ type port struct {
 	driver *driver.NIC // the same one
 	info   ethernet.Info
 	queue  *queue
-
-	closing  sync.Once
-	closeErr error
 }
 
 // New makes a port of a NIC. The NIC is the port's from then on: if New fails it is closed.
 // An endpoint takes frames for the NIC's own address and all groups, or all frames if
 // Options.Promiscuous is set; the first endpoint of a NIC takes those that no program of the
 // NIC gives to another, so there is one queue. An MTU of zero is 1500, or what the wire can
-// carry if that is less. Errors are *ethernet.Error: they wrap ErrConfig, ErrNotSupported,
+// carry if that is less. The port is closed when none of its other methods runs. Errors are *ethernet.Error: they wrap ErrConfig, ErrNotSupported,
 // and the errors of package via.
 func New(ctx context.Context, d *driver.NIC, c ethernet.Options) (ethernet.Port, error) {
 	address := d.Address()
@@ -51,11 +47,6 @@ func New(ctx context.Context, d *driver.NIC, c ethernet.Options) (ethernet.Port,
 			"the option mtu of emu: addresses is the longest frame")
 	case c.Queues > 1:
 		return fail(errors.Join(fmt.Errorf("%w: %d queues", ethernet.ErrNotSupported, c.Queues), d.Close()), "such a port has one queue")
-	case c.Offloads != 0:
-		return fail(errors.Join(fmt.Errorf("%w: offloads: %v", ethernet.ErrNotSupported, c.Offloads), d.Close()), "")
-	case c.MAC != ethernet.MAC{} && c.MAC != d.Identity().MAC:
-		return fail(errors.Join(fmt.Errorf("%w: another address than the NIC's, %v", ethernet.ErrNotSupported, d.Identity().MAC), d.Close()),
-			"the option mac of emu: addresses sets it")
 	}
 	nic, err := via.New(ctx, d, via.Options{OnError: func(via.AsyncError) {}, Logger: c.Logger})
 	if err != nil { // which has closed d
@@ -83,18 +74,9 @@ func (p *port) fail(op string, err error) error {
 	return &ethernet.Error{Op: op, Device: p.info.Device, Err: err}
 }
 
-func (p *port) unsupported(op, hint string) error {
-	return &ethernet.Error{Op: op, Device: p.info.Device, Err: ethernet.ErrNotSupported, Hint: hint}
-}
-
 func (p *port) Info() ethernet.Info { return p.info }
 
-func (p *port) Queue(i int) ethernet.Queue {
-	if i != 0 {
-		return nil
-	}
-	return p.queue
-}
+func (p *port) Queue(int) ethernet.Queue { return p.queue }
 
 func (p *port) Link() (ethernet.Link, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.info.Options.Timeout)
@@ -105,29 +87,18 @@ func (p *port) Link() (ethernet.Link, error) {
 
 func (p *port) MAC() ethernet.MAC { return p.info.MAC }
 
-func (p *port) SetMAC(m ethernet.MAC) error {
-	if m == p.info.MAC {
-		return nil
-	}
-	return p.unsupported("change the address of", "the NIC's address is fixed")
-}
-
-func (p *port) SetPromiscuous(on bool) error {
-	if on == p.info.Options.Promiscuous {
-		return nil
-	}
-	return p.unsupported("change which frames go to", "set Options.Promiscuous when it is opened")
-}
-
 // SetMulticast has nothing to do: frames to all groups come anyway.
-func (p *port) SetMulticast(groups []ethernet.MAC) error { return nil }
+func (p *port) SetMulticast([]ethernet.MAC) error { return nil }
 
-func (p *port) SetVLANs(ids []uint16) error {
-	if ids == nil {
-		return nil
-	}
-	return p.unsupported("filter the VLANs of", "all are received")
+// What a port is, it is from when it is opened: no command changes it.
+func (p *port) SetMAC(ethernet.MAC) error {
+	return p.fail("set the address of", ethernet.ErrNotSupported)
 }
+func (p *port) SetPromiscuous(bool) error { return p.fail("set the mode of", ethernet.ErrNotSupported) }
+func (p *port) SetVLANs([]uint16) error {
+	return p.fail("filter the VLANs of", ethernet.ErrNotSupported)
+}
+func (p *port) Restart(context.Context) error { return p.fail("restart", ethernet.ErrNotSupported) }
 
 // Counters has the device's own with those of Device that there are.
 func (p *port) Stats() ethernet.Stats {
@@ -142,16 +113,8 @@ func (p *port) Stats() ethernet.Stats {
 	return c
 }
 
-func (p *port) Restart(context.Context) error {
-	return p.unsupported("restart", "close it and open it again")
-}
-
-// Close closes the NIC, which ends waits.
 func (p *port) Close() error {
-	p.closing.Do(func() {
-		p.queue.close()
-		p.closeErr = p.fail("close", p.nic.Close())
-		p.info.Options.Pool.Release()
-	})
-	return p.closeErr
+	p.queue.cache.Close()
+	defer p.info.Options.Pool.Release()
+	return p.fail("close", p.nic.Close())
 }

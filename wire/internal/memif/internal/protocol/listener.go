@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
@@ -25,11 +26,7 @@ func Listen(socket string) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{socket: made}
-	raw, err := made.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { l.fd = int(fd) })
-	}
-	if err != nil {
+	if err := passedfd.Control(made, func(fd int) error { l.fd = fd; return nil }); err != nil {
 		return nil, errors.Join(err, made.Close())
 	}
 	return l, nil

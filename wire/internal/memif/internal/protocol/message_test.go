@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 )
 
@@ -37,16 +39,9 @@ func TestLayouts(t *testing.T) {
 	for _, tt := range layouts {
 		m := protocol.Encode(tt.body)
 		t.Run(m.Type().String(), func(t *testing.T) {
-			if want := padded(string(tt.bytes), protocol.MessageSize); !bytes.Equal(m[:], want) {
-				t.Errorf("encoded\n% x, want\n% x", m[:], want)
-			}
-			got, err := protocol.Decode(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(tt.body, got); d != "" {
-				t.Error(d)
-			}
+			should.Same(t, m[:], padded(string(tt.bytes), protocol.MessageSize), "encoded")
+			got := must.Get(protocol.Decode(m))(t)
+			should.Be(t, cmp.Diff(tt.body, got), "")
 		})
 	}
 }
@@ -102,17 +97,12 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again := protocol.Encode(body)
-		got, err := protocol.Decode(again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(protocol.Decode(again))(t)
 		// A string that fills its field loses its last byte.
 		if d := cmp.Diff(body, got); d != "" && !fills(&m) {
 			t.Fatal(d)
 		}
-		if again.Type() != m.Type() {
-			t.Fatalf("type %v, was %v", again.Type(), m.Type())
-		}
+		must.Be(t, again.Type(), m.Type(), "type")
 	})
 }
 

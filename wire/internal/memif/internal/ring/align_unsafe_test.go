@@ -14,29 +14,6 @@ func alignedMemory(n int) []byte {
 	return b[at : at+n : at+n]
 }
 
-func TestFramesAreAligned(t *testing.T) {
-	for name, l := range map[string]ring.Layout{
-		"together": {Log2: 4, Capacity: 64}, "apart": {Log2: 4, Capacity: 64, Apart: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			directions(t, l, func(t *testing.T, p *pair, s *ring.Sender, r *ring.Receiver) {
-				for n := 1; n < 400; n += 13 {
-					b := s.Reserve(n)
-					if at := uintptr(unsafe.Pointer(&b[0])); at%8 != 0 {
-						t.Errorf("Reserve(%d) gave address %#x", n, at)
-					}
-					s.Commit()
-					s.Flush()
-					if at := uintptr(unsafe.Pointer(&r.Receive()[0])); at%8 != 0 {
-						t.Errorf("frame of %d bytes at %#x", n, at)
-					}
-					r.Release()
-				}
-			})
-		})
-	}
-}
-
 // TestFramesAreInPlace: a frame is not copied where that is not needed.
 func TestFramesAreInPlace(t *testing.T) {
 	for _, tt := range []struct {
