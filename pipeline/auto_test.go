@@ -256,39 +256,3 @@ func TestAutoSurvivesNonsense(t *testing.T) {
 	}
 	should.Be(t, a.Next(pipeline.View{Length: 10, Arrived: 10}), 10, "a finished frame: of 10 bytes")
 }
-
-func BenchmarkAutoNext(b *testing.B) {
-	a := pipeline.NewAuto(pipeline.FewTransfers)
-	for i := range 50 {
-		a.ObserveArrival(8192, 8192*8000)
-		a.Observe(pipeline.Observation{Bytes: 1000 + 100*(i%9), Elapsed: int64(4_900_000 + 8000*(1000+100*(i%9))), Decision: 900_000})
-	}
-	v := pipeline.View{Length: 8192, Arrived: 100}
-	b.ReportAllocs()
-	for b.Loop() {
-		a.Next(v)
-	}
-}
-
-// BenchmarkAutoLearns is what a transfer costs with all that Auto is told about it: an
-// operation is the question that is answered with it, what it cost and, for the last
-// one of a frame, that the frame has ended. Frames arrive in four parts.
-func BenchmarkAutoLearns(b *testing.B) {
-	a := pipeline.NewAuto(pipeline.FewTransfers)
-	v := pipeline.View{Length: 8192}
-	b.ReportAllocs()
-	for b.Loop() {
-		n := 0
-		for n == 0 {
-			v.Arrived += 2048
-			n = a.Next(v)
-		}
-		v.Sent += n
-		a.Observe(pipeline.Observation{Bytes: n, Elapsed: int64(4_900_000 + 8000*n), Decision: 900_000, Left: v.Length - v.Sent})
-		if v.Sent == v.Length {
-			a.ObserveArrival(v.Length, int64(v.Length)*8000)
-			a.ObserveFrame(v.Length, int64(4_900_000+8000*n))
-			v.Sent, v.Arrived = 0, 0
-		}
-	}
-}

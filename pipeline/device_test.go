@@ -72,8 +72,7 @@ func TestBothEdges(t *testing.T) {
 
 // TestThreshold checks that sleeping until Threshold is the same as polling.
 func TestThreshold(t *testing.T) {
-	steps, err := pipeline.NewSteps([]pipeline.Step{{Wait: 5, Bytes: 9}, {Wait: 40, Bytes: 50}})
-	must.OK(t, err)
+	steps := must.Get(pipeline.NewSteps([]pipeline.Step{{Wait: 5, Bytes: 9}, {Wait: 40, Bytes: 50}}))(t)
 	for name, p := range map[string]pipeline.Policy{
 		"store and forward": pipeline.StoreAndForward{}, "static": pipeline.Static{Pulse: 37},
 		"eager": pipeline.Eager{MinPulse: 300}, "steps": steps,
@@ -213,32 +212,4 @@ func TestProperties(t *testing.T) {
 			must.Be(t, d.Frames(), started-oldest, "frames in the device, started %d, left %d", started, oldest)
 		}
 	})
-}
-
-func TestDeviceAllocatesNothing(t *testing.T) {
-	d := device(t, pipeline.Eager{MinPulse: 128}, 2)
-	should.Be(t, testing.AllocsPerRun(1000, func() { frameThrough(t, d) }), 0, "allocations for a frame")
-}
-
-// frameThrough moves an 8 KiB frame in sixteen transfers.
-func frameThrough(t testing.TB, d *pipeline.Device) {
-	must.Get(d.Start(8192))(t)
-	for arrived := 512; arrived <= 8192; arrived += 512 {
-		must.OK(t, d.Arrived(arrived))
-		if _, ok := d.Next(); !ok {
-			t.Fatal("no transfer")
-		}
-		must.OK(t, d.Done())
-	}
-}
-
-// BenchmarkDevice is the scheduler alone: ns/decision is one progress report, one
-// question to the policy, and one end of transfer.
-func BenchmarkDevice(b *testing.B) {
-	d := device(b, pipeline.Eager{MinPulse: 128}, 2)
-	b.ReportAllocs()
-	for b.Loop() {
-		frameThrough(b, d)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/16, "ns/decision")
 }

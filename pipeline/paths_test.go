@@ -14,8 +14,7 @@ func eager() pipeline.Policy { return pipeline.Eager{MinPulse: 1} }
 
 func paths(t testing.TB, policy func() pipeline.Policy, s pipeline.Shape) *pipeline.Device {
 	t.Helper()
-	d, err := pipeline.NewPaths(policy, s)
-	must.OK(t, err)
+	d := must.Get(pipeline.NewPaths(policy, s))(t)
 	return d
 }
 

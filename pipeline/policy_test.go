@@ -33,8 +33,7 @@ func pulses(t *testing.T, p pipeline.Policy, length, portion int) []int {
 }
 
 func TestPulses(t *testing.T) {
-	schedule, err := pipeline.NewSteps([]pipeline.Step{{Wait: 100, Bytes: 100}, {Wait: 200, Bytes: 200}, {Wait: 300, Bytes: 300}})
-	must.OK(t, err)
+	schedule := must.Get(pipeline.NewSteps([]pipeline.Step{{Wait: 100, Bytes: 100}, {Wait: 200, Bytes: 200}, {Wait: 300, Bytes: 300}}))(t)
 	for _, c := range []struct {
 		name            string
 		policy          pipeline.Policy
@@ -85,8 +84,7 @@ func TestCatalogue(t *testing.T) {
 	should.Same(t, pipeline.PolicyNames(), want)
 	steps := []pipeline.Step{{Wait: 1, Bytes: 1}}
 	for _, name := range want {
-		plan, err := pipeline.ByName(name, pipeline.Parameters{OptimalSend: steps, OptimalReceive: steps})
-		must.OK(t, err)
+		plan := must.Get(pipeline.ByName(name, pipeline.Parameters{OptimalSend: steps, OptimalReceive: steps}))(t)
 		if plan.Name != name || plan.Send() == nil || plan.Receive() == nil {
 			t.Errorf("%s: %+v", name, plan)
 		}

@@ -316,28 +316,3 @@ func TestCacheAllocatesNothing(t *testing.T) {
 	use()
 	should.Be(t, testing.AllocsPerRun(100, use), 0, "allocations")
 }
-
-// BenchmarkCache looks up one of 10,000 registrations after the other, and ends its use.
-func BenchmarkCache(b *testing.B) {
-	const entries, stride = 10_000, 3 << 12
-	ctx := context.Background()
-	_, c := newCache(b, via.CacheOptions{Entries: entries, Bytes: 1 << 40})
-	memory := mapped(b, entries*stride)
-	order := rand.New(rand.NewPCG(1, 2)).Perm(entries)
-	use := func(i int) {
-		m := must.Get(c.Acquire(ctx, memory[i*stride+64:][:4000]))(b)
-		must.OK(b, c.Release(m))
-	}
-	for _, i := range order {
-		use(i)
-	}
-	for b.Loop() {
-		for _, i := range order {
-			use(i)
-		}
-	}
-	if s := c.Stats(); s.Misses != entries || s.Entries != entries {
-		b.Errorf("%+v", s)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*entries), "ns/lookup")
-}
