@@ -51,7 +51,7 @@ func TestAsyncErrors(t *testing.T) {
 // TestHandlerFromTheStart: a handler that is given when the NIC is opened gets what
 // happens from then on.
 func TestHandlerFromTheStart(t *testing.T) {
-	d := newSpoiled(t)
+	d := newClosing(t)
 	told := make(chan via.AsyncError, 8)
 	nic := openDevice(t, d, via.Options{OnError: func(e via.AsyncError) { told <- e }})
 	d.SetLink(false)

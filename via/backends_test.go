@@ -20,6 +20,7 @@ import (
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -325,9 +326,12 @@ func TestOpenBadAddress(t *testing.T) {
 	var none context.Context
 	should.Refuse(via.Open(none, "emu:?wire=loop", via.Options{}))(t, via.ErrInvalidParameter, "no context")
 	should.Refuse(via.OpenDevice(ctx, nil, via.Options{}))(t, via.ErrInvalidParameter, "no device")
-	d := newSpoiled(t)
+	d := newClosing(t)
 	if _, err := via.OpenDevice(none, d, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) || d.closed != 1 {
 		t.Errorf("no context: %v, the device was closed %d times", err, d.closed)
 	}
+	d = newClosing(t)
+	should.Refuse(via.OpenDevice(ctx, d, via.Options{Policy: via.Policy{Name: "warp"}}))(t, pipeline.ErrUnknownPolicy)
+	should.Be(t, d.closed, 1, "with a policy that nobody knows the device was closed times")
 	should.Refuse(via.New(ctx, nil, via.Options{}))(t, via.ErrInvalidParameter, "no NIC")
 }

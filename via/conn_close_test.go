@@ -55,9 +55,7 @@ func TestConnCloseInUse(t *testing.T) {
 			all.Go(func() { receive(c) })
 		}
 		time.Sleep(time.Duration(round%10) * 300 * time.Microsecond)
-		if err := a.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		should.OK(t, a.Close())
 		all.Wait()
 		_ = b.Close() // it may have been cut off
 	}

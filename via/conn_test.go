@@ -147,8 +147,12 @@ func TestConnAhead(t *testing.T) {
 				"send":    func() error { return a.Send(short, []byte("not sent")) },
 				"flush":   func() error { return a.Flush(short) },
 			} {
-				if err := call(); !errors.Is(err, via.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+				err := call()
+				if !errors.Is(err, via.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: %v", name, err)
+				}
+				if name == "send" {
+					should.Contain(t, err.Error(), "the peer must receive first")
 				}
 			}
 			if m, err := a.TryAcquire(); m != nil || err != nil {
@@ -165,13 +169,9 @@ func TestConnAhead(t *testing.T) {
 			if _, err := b.Receive(ctx); err != io.EOF {
 				t.Errorf("after the end: %v", err)
 			}
-			if err := <-closed; err != nil {
-				t.Errorf("close: %v", err)
-			}
+			should.OK(t, <-closed)
 			should.Fail(t, errors.Join(b.Send(ctx, nil), b.Flush(ctx)), via.ErrDisconnected, "send to nobody")
-			if err := b.Close(); err != nil {
-				t.Errorf("close: %v", err)
-			}
+			should.OK(t, b.Close())
 		})
 	}
 }
@@ -187,9 +187,7 @@ func TestConnCloseUnread(t *testing.T) {
 	should.Fail(t, a.Close(), via.ErrTimeout, "close")
 	drain(t, b, 0, receives)
 	should.Refuse(b.Receive(ctx))(t, via.ErrConnectionBroken, "behind what came")
-	if err := b.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	should.OK(t, b.Close())
 }
 
 // TestConnCloseSlow: a side that receives slowly, but does, gets all that Close waits with.
@@ -253,9 +251,7 @@ func TestConnWakes(t *testing.T) {
 	time.Sleep(10 * time.Millisecond) // most of them wait by then
 	should.Fail(t, a.Close(), via.ErrTimeout)
 	all.Wait()
-	if err := a.Close(); err != nil {
-		t.Errorf("second close: %v", err)
-	}
+	should.OK(t, a.Close())
 	if err := b.Close(); err != nil && !errors.Is(err, via.ErrConnectionBroken) { // a has dropped a message
 		t.Error(err)
 	}
@@ -291,8 +287,7 @@ func TestConnCloseLast(t *testing.T) {
 func TestConnBroken(t *testing.T) {
 	t.Parallel()
 	ctx := conform.Context(t)
-	da, db, err := emulator.Pair(emulator.PairOptions{})
-	must.OK(t, err)
+	da, db := must.Two(emulator.Pair(emulator.PairOptions{}))(t)
 	na, nb := nicOf(t, da), nicOf(t, db)
 	a, b := connect(t, na, nb, via.ConnOptions{})
 	must.OK(t, a.Send(ctx, []byte("last words")))

@@ -67,19 +67,6 @@ func TestEagerAttributes(t *testing.T) {
 			t.Errorf("%s: attributes set: %v, %+v", c.name, err, m.Attributes())
 		}
 	}
-	before := must.Get(plain.EagerStats())(t)
-	should.Refuse(plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written}))(t, via.ErrResource, "more than the NIC")
-	written.NoRoom = via.NoRoomOrdinary
-	m, err := plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written})
-	if err != nil || m.IsEager() {
-		t.Fatalf("fallen back: %v", err)
-	}
-	if n, err := m.Eager().WriteAt([]byte("stored"), 0); n != 6 || err != nil || string(m.Bytes()[:6]) != "stored" {
-		t.Errorf("%d, %v", n, err)
-	}
-	if s, err := plain.EagerStats(); err != nil || s.Refused != before.Refused+2 || s.FellBack != before.FellBack+1 || s.FreeSRAM != before.FreeSRAM {
-		t.Errorf("%+v, %v", s, err)
-	}
 }
 
 // TestEagerTokens: the tokens of a VI are eager if it says so, or if Options.Eager does, and stay

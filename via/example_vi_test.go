@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -20,19 +21,7 @@ func connectVIs(ctx context.Context, from, to *via.NIC, attributes via.VIAttribu
 	check(err)
 	b, err = to.CreateVI(ctx, attributes, nil, completions)
 	check(err)
-	connected := make(chan error)
-	go func() {
-		request, err := to.ConnectWait(ctx, "example")
-		if err == nil {
-			_, err = request.Accept(ctx, b)
-		}
-		connected <- err
-	}()
-	address := via.Address{MAC: to.Query().Address, Discriminator: "example"}
-	for err = via.ErrNoMatch; errors.Is(err, via.ErrNoMatch); { // until the other side waits
-		_, err = a.ConnectRequest(ctx, address, "")
-	}
-	check(errors.Join(err, <-connected))
+	check(conform.ConnectVIs(ctx, a, b, "example"))
 	return a, b
 }
 

@@ -12,68 +12,12 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-// TestSurpriseRemoval pulls a NIC out: its registers read as all ones. Every
-// call on it ends with an error, and the NIC at the other end goes on.
-func TestSurpriseRemoval(t *testing.T) {
-	t.Parallel()
-	ctx := conform.Context(t)
-	deviceA, deviceB, err := emulator.Pair(emulator.PairOptions{})
-	must.OK(t, err)
-	nics := [2]*via.NIC{openDevice(t, deviceA, via.Options{}), openDevice(t, deviceB, via.Options{})}
-	p := conform.NewWorld(t, nics[0], nics[1])
-	x, y := p.Connect(conform.Setup{})
-	must.OK(t, errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))))
-	lost := make(chan via.AsyncError, 1)
-	nics[1].OnError(func(e via.AsyncError) {
-		if e.Code == via.AsyncConnectionLost {
-			lost <- e
-		}
-	})
-	deviceA.Remove()
-
-	wantDevice := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, via.ErrDevice) || !errors.Is(err, driver.ErrDeviceGone) {
-			t.Errorf("%s: error %v, want %v", what, err, driver.ErrDeviceGone)
-		}
-	}
-	_, err = x.VI.RecvWait(ctx)
-	wantDevice("wait", err)
-	_, err = p.Take(x.VI.RecvDone)
-	wantDevice("done", err)
-	_, err = x.VI.Query(ctx)
-	wantDevice("query", err)
-	_, err = nics[0].CreateVI(ctx, via.VIAttributes{}, nil, nil)
-	wantDevice("create VI", err)
-	if err := nics[0].Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
-
-	// The other end finds its peer dead, and can be used again.
-	p.Until("the peer to be found dead", func() bool {
-		s := must.Get(y.VI.Query(ctx))(t)
-		return s.State == via.ErrorState
-	})
-	if e := <-lost; e.VI != y.VI || !errors.Is(e.Reason(), via.ErrPeerLost) {
-		t.Errorf("event %+v: %v", e, e.Reason())
-	}
-	must.OK(t, y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 100)))
-	for what, done := range map[string]func() (*via.Descriptor, error){"receive": y.VI.RecvDone, "send": y.VI.SendDone} {
-		_, err := p.Take(done)
-		if !errors.Is(err, via.ErrPeerLost) || !errors.Is(err, descriptors.ErrPeerLost) || !errors.Is(err, via.ErrDescriptor) || errors.Is(err, via.ErrDisconnected) {
-			t.Errorf("%s: error %v, want %v", what, err, via.ErrPeerLost)
-		}
-	}
-	must.OK(t, errors.Join(y.VI.Disconnect(ctx), y.VI.Close(ctx)))
-}
 
 // TestEndIsTold ends NICs of each back end while their programs do nothing, or wait
 // where nothing takes longer: the handler is told once, and then every call fails.

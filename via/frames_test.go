@@ -164,24 +164,6 @@ func TestFramesRefused(t *testing.T) {
 	must.OK(t, x.VI.Close(ctx))
 }
 
-// loadImage loads an image that we ship and returns its maps by name.
-func loadImage(t testing.TB, n *via.NIC, name string) map[string]programMap {
-	t.Helper()
-	img, maps := build(t, name)
-	must.Get(n.LoadProgram(conform.Context(t), img, load.Options{}))(t)
-	byName := map[string]programMap{}
-	for i, spec := range maps {
-		m := must.Get(n.ProgramMap(maps, i))(t)
-		byName[spec.Name] = m
-	}
-	return byName
-}
-
-type programMap interface {
-	Lookup(key, value []byte) error
-	Update(key, value []byte, flags uint8) error
-}
-
 // words are 32-bit numbers, one after the other.
 func words(n ...uint32) (b []byte) {
 	for _, v := range n {
@@ -198,7 +180,9 @@ func TestFlowSteering(t *testing.T) {
 		p := conform.NewWorld(t, a, b)
 		x := newFrames(t, a, via.StationFrames)
 		queues := []*conform.End{newFrames(t, b, via.StationFrames), newFrames(t, b, via.StationFrames)}
-		table := loadImage(t, b, "flow-steer")["queues"]
+		img, maps := build(t, "flow-steer")
+		must.Get(b.LoadProgram(conform.Context(t), img, load.Options{}))(t)
+		table := must.Get(b.ProgramMap(maps, slices.IndexFunc(maps, func(m abi.Map) bool { return m.Name == "queues" })))(t)
 		flows := []struct {
 			from, to string
 			hash     uint32
@@ -241,126 +225,22 @@ func TestFlowSteering(t *testing.T) {
 	}
 }
 
-// flowKey is a flow's key in the maps of acl and count.
-func flowKey(from, to string) []byte {
-	return firmware.FlowKey(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to), 17)
-}
-
-// TestAccessList drops one flow by a rule of the host and lets the others pass.
-func TestAccessList(t *testing.T) {
+// TestSetPayloadRefuses: an entry is one of 256, and has memory of the VI's own NIC, or none.
+func TestSetPayloadRefuses(t *testing.T) {
 	a, b := conform.OnMemory(t, "", via.Options{})
-	p := conform.NewWorld(t, a, b)
-	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
-	rules := loadImage(t, b, "acl")["rules"]
-	const bad, good, to = "10.0.0.1:666", "10.0.0.1:667", "10.0.0.2:9"
-	rule := firmware.Rule{Action: firmware.FilterDrop}
-	must.OK(t, rules.Update(flowKey(bad, to), rule.Bytes(), datasheet.MailboxAny))
-	for range 3 {
-		for _, from := range []string{bad, good, bad} {
-			sendFrame(t, p, x, datagram(b, from, to, 100))
-		}
+	ctx, y := conform.Context(t), conform.NewEnd(t, b, conform.Setup{})
+	const size = 4096
+	buffers := must.Get(b.Alloc(ctx, size, via.MemoryAttributes{}))(t)
+	for what, err := range map[string]error{
+		"no such entry":  y.VI.SetPayload(ctx, 256, buffers, 0, 1),
+		"negative entry": y.VI.SetPayload(ctx, -1, buffers, 0, 1),
+		"beyond":         y.VI.SetPayload(ctx, 0, buffers, size-1, 2),
+		"other NIC":      y.VI.SetPayload(ctx, 0, conform.NewEnd(t, a, conform.Setup{}).Memory, 0, 1),
+	} {
+		should.Fail(t, err, via.ErrInvalidParameter, "%s", what)
 	}
-	frame := datagram(b, good, to, 100)
-	for range 3 {
-		should.Same(t, takeFrame(t, p, y, len(frame)), frame, "a frame that should have been dropped came")
-	}
-	if _, err := y.VI.RecvDone(); err != via.ErrNotDone {
-		t.Errorf("one more frame came: %v", err)
-	}
-	rule.Hits = 6
-	value := make([]byte, len(rule.Bytes()))
-	if err := rules.Lookup(flowKey(bad, to), value); err != nil || !bytes.Equal(value, rule.Bytes()) {
-		t.Errorf("%x, %v", value, err)
-	}
-}
-
-// TestFlowCounters counts frames and bytes of each flow for the host.
-func TestFlowCounters(t *testing.T) {
-	a, b := conform.OnMemory(t, "", via.Options{})
-	p := conform.NewWorld(t, a, b)
-	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
-	flows := loadImage(t, b, "count")["flows"]
-	const to = "10.0.0.2:9"
-	sizes := map[string][]int{"10.0.0.1:1": {100, 200, 300}, "10.0.0.1:2": {1000}, "10.0.0.3:1": {40, 40}}
-	for from, payloads := range sizes {
-		for _, n := range payloads {
-			frame := datagram(b, from, to, n)
-			sendFrame(t, p, x, frame)
-			should.Same(t, takeFrame(t, p, y, len(frame)), frame, "other bytes")
-		}
-	}
-	for from, payloads := range sizes {
-		total := 0
-		for _, n := range payloads {
-			total += len(datagram(b, from, to, n))
-		}
-		value := make([]byte, 16) // frames, bytes
-		must.OK(t, flows.Lookup(flowKey(from, to), value))
-		frames, octets := binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
-		if frames != uint64(len(payloads)) || octets != uint64(total) {
-			t.Errorf("%s: %d frames of %d bytes, want %d of %d", from, frames, octets, len(payloads), total)
-		}
-	}
-}
-
-// TestIncomingPayloadTable: replies go to the buffers that the host has set out
-// for their tags, in whatever order they come, as Trapeze's do.
-func TestIncomingPayloadTable(t *testing.T) {
-	for _, level := range []via.Reliability{via.Unreliable, via.ReliableDelivery} {
-		a, b := conform.OnMemory(t, "", via.Options{})
-		p := conform.NewWorld(t, a, b)
-		const size = 5000
-		x, y := p.Connect(conform.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})
-		entries := loadImage(t, b, "ipt")["entries"]
-		ctx := conform.Context(t)
-		buffers := must.Get(b.Alloc(ctx, 4*size, via.MemoryAttributes{}))(t)
-		tags := []uint32{200, 3, 77}
-		for i, tag := range tags {
-			must.OK(t, errors.Join(y.VI.SetPayload(ctx, i+1, buffers, i*size, size),
-				entries.Update(words(tag), words(1, uint32(i+1)), datasheet.MailboxAny)))
-		}
-		for i, tag := range []uint32{77, 200, 3, 4} { // 4 has no entry
-			message := bytes.Repeat([]byte{byte(tag)}, size)
-			copy(x.Memory.Bytes(), message)
-			must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], 0, size)))
-			clear(y.Memory.Bytes())
-			d := x.Prepare(t, x.Send[0], 0, size)
-			d.SetImmediate(tag)
-			must.OK(t, x.VI.PostSend(d))
-			p.MustTake(x.VI.SendDone)
-			got := p.MustTake(y.VI.RecvDone)
-			if n, ok := got.Immediate(); !ok || n != tag || got.Length() != size {
-				t.Errorf("tag %d: immediate data %d, %d bytes", tag, n, got.Length())
-			}
-			where, other := y.Memory.Bytes()[:size], make([]byte, size)
-			if at := slices.Index(tags, tag); at >= 0 {
-				where, other = buffers.Bytes()[at*size:][:size], y.Memory.Bytes()[:size]
-			}
-			if !bytes.Equal(where, message) || !bytes.Equal(other, make([]byte, size)) {
-				t.Errorf("tag %d: the payload is not where it should be", tag)
-			}
-		}
-		// A receive without buffers is enough for what goes to an entry.
-		d := y.Recv[5]
-		d.Prepare()
-		must.OK(t, y.VI.PostRecv(d))
-		m := x.Prepare(t, x.Send[0], 0, size)
-		m.SetImmediate(tags[0])
-		must.OK(t, x.VI.PostSend(m))
-		p.MustTake(x.VI.SendDone)
-		if got := p.MustTake(y.VI.RecvDone); got.Length() != size {
-			t.Errorf("%d bytes", got.Length())
-		}
-		for what, err := range map[string]error{
-			"no such entry":  y.VI.SetPayload(ctx, 256, buffers, 0, 1),
-			"negative entry": y.VI.SetPayload(ctx, -1, buffers, 0, 1),
-			"beyond":         y.VI.SetPayload(ctx, 0, buffers, 4*size-1, 2),
-			"other NIC":      y.VI.SetPayload(ctx, 0, x.Memory, 0, 1),
-		} {
-			should.Fail(t, err, via.ErrInvalidParameter, "%s", what)
-		}
-		should.OK(t, y.VI.SetPayload(ctx, 1, nil, 0, 0))
-	}
+	should.OK(t, y.VI.SetPayload(ctx, 1, buffers, 0, size))
+	should.OK(t, y.VI.SetPayload(ctx, 1, nil, 0, 0))
 }
 
 // build makes an image that we ship.

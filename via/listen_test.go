@@ -109,12 +109,8 @@ func TestListenEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(conform.Context(t))
 	cancel()
 	should.Refuse(l.Accept(ctx))(t, via.ErrCanceled, "accept")
-	if err := l.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Errorf("second close: %v", err)
-	}
+	should.OK(t, l.Close())
+	should.OK(t, l.Close())
 	should.Refuse(l.Accept(conform.Context(t)))(t, via.ErrClosed, "accept")
 	// Nobody waits any more, and nothing is left on the NIC.
 	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -128,12 +124,8 @@ func TestListenNICCloses(t *testing.T) {
 	l := listen(t, a, via.ListenOptions{})
 	must.OK(t, a.Close())
 	should.Refuse(l.Accept(conform.Context(t)))(t, via.ErrClosed, "accept")
-	if err := l.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Errorf("second close: %v", err)
-	}
+	should.OK(t, l.Close())
+	should.OK(t, l.Close())
 }
 
 // TestListenManyClients has more of them come at the same time, over a bad wire, than
@@ -226,25 +218,6 @@ func TestDialFails(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestDialBeforeListen checks that a client keeps asking.
-func TestDialBeforeListen(t *testing.T) {
-	a, b := conform.OnMemory(t, "", via.Options{})
-	ctx := conform.Context(t)
-	dialled := make(chan error, 1)
-	go func() {
-		c, err := via.Dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: service}.String(), via.ConnOptions{})
-		if err == nil {
-			err = c.Close()
-		}
-		dialled <- err
-	}()
-	time.Sleep(50 * time.Millisecond)
-	l := listen(t, b, via.ListenOptions{})
-	c, err := l.Accept(ctx)
-	must.OK(t, errors.Join(err, <-dialled))
-	must.OK(t, errors.Join(c.Close(), l.Close()))
 }
 
 // TestDialInterrupted ends with the context.

@@ -220,23 +220,3 @@ func TestDialWithoutDeadline(t *testing.T) {
 		}
 	}
 }
-
-// TestSendWithoutRoom: a Send that has waited in vain says for what.
-func TestSendWithoutRoom(t *testing.T) {
-	client, server := openQuiet(t, "emu:?wire=mem:"+t.Name()), openQuiet(t, "emu:?wire=mem:"+t.Name())
-	l := must.Get(via.Listen(server, service, via.ListenOptions{}))(t)
-	c, err := via.Dial(conform.Context(t), client, l.Address().String(), small(via.ReliableDelivery))
-	must.OK(t, err)
-	must.Get(l.Accept(conform.Context(t)))(t)
-	ctx, cancel := context.WithTimeout(conform.Context(t), 100*time.Millisecond)
-	defer cancel()
-	for range 100 {
-		if err = c.Send(ctx, []byte("x")); err != nil {
-			break
-		}
-	}
-	if !errors.Is(err, via.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "send on ") ||
-		!strings.Contains(err.Error(), "the peer must receive first") {
-		t.Errorf("%v", err)
-	}
-}

@@ -195,9 +195,7 @@ func TestStreamCloseDuringCopy(t *testing.T) {
 		should.Fail(t, <-done, net.ErrClosed, "a call on a closed stream")
 	}
 	should.Refuse(b.Read(make([]byte, 1)))(t, net.ErrClosed, "read of a closed stream")
-	if err := b.Close(); err != nil {
-		t.Errorf("second close: %v", err)
-	}
+	should.OK(t, b.Close())
 	should.OK(t, a.Close())
 }
 

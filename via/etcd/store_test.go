@@ -40,10 +40,7 @@ func TestStore(t *testing.T) {
 // when another one takes its place.
 func TestMemory(t *testing.T) {
 	c := dial(t, serve(t))
-	one, other, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	one, other := must.Two(emulator.Pair(emulator.PairOptions{}))(t)
 	var nics []*via.NIC
 	for _, d := range []*emulator.Device{one, other} {
 		nic := must.Get(via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}}))(t)
