@@ -66,8 +66,7 @@ func TestEagerTokenBatch(t *testing.T) {
 func TestEagerTokensNoRoom(t *testing.T) {
 	r := newPingRigIn(t, false, driver.EagerAttributes{})
 	ctx := contextFor(t)
-	free, _, err := r.nic.FreeSRAM()
-	must.OK(t, err)
+	free, _ := must.Two(r.nic.FreeSRAM())(t)
 	m := must.Get(r.nic.Alloc(ctx, int(free)-int(free)/16, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag, Eager: written}))(t)
 	depth := r.nic.Identity().MaxQueueDepth
 	should.Refuse(r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil))(t, descriptors.ErrResource, "no room")
@@ -76,9 +75,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	if err != nil || v.Attributes().EagerTokens || r.nic.EagerCounts().FellBack != before+1 {
 		t.Fatalf("no room, ordinary: %v, %+v", err, r.nic.EagerCounts())
 	}
-	if err := v.SetAttributes(ctx, v.Attributes()); err != nil {
-		t.Errorf("attributes of one that fell back: %v", err)
-	}
+	should.OK(t, v.SetAttributes(ctx, v.Attributes()))
 	got := make(chan error, 1)
 	go func() {
 		v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomWaits), nil, nil)
@@ -96,9 +93,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 		}
 		got <- err
 	}()
-	if err := errors.Join(m.Close(ctx), <-got); err != nil {
-		t.Errorf("waiting: %v", err)
-	}
+	should.OK(t, errors.Join(m.Close(ctx), <-got))
 	if now, _, err := r.nic.FreeSRAM(); err != nil || now != free {
 		t.Errorf("%d bytes are free at last, %d were; %v", now, free, err)
 	}

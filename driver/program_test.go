@@ -2,7 +2,6 @@ package driver_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -120,60 +119,6 @@ func TestReplaceUnderTraffic(t *testing.T) {
 		})
 	}
 }
-
-// TestProgramSurvivesReset opens a device again: the program runs with what its
-// maps hold, until it is loaded again, and rollback works.
-func TestProgramSurvivesReset(t *testing.T) {
-	checkLeaks(t)
-	x, _ := devices(t, emulator.PairOptions{})
-	opened := func(f func(n *driver.NIC)) {
-		n := open(t, staying{x}, driver.Options{})
-		f(n)
-		must.OK(t, n.Close())
-	}
-	spec := specOf(t, "ipt")
-	key, value := []byte{7, 0, 0, 0}, []byte{1, 0, 0, 0, 3, 0, 0, 0}
-	opened(func(n *driver.NIC) {
-		mustLoad(t, n, imageOf(t, "amp"))
-		mustLoad(t, n, imageOf(t, "ipt"))
-		m := must.Get(n.ProgramMap(spec.Maps, 0))(t)
-		got := make([]byte, 8)
-		if err := errors.Join(m.Update(key, value, datasheet.MailboxAny), m.Lookup(key, got)); err != nil || !bytes.Equal(got, value) {
-			t.Errorf("%x, %v", got, err)
-		}
-	})
-	opened(func(n *driver.NIC) {
-		if s := programOf(t, n); s.State != datasheet.ProcessorRunning || s.Digest != spec.Digest || s.Slots.Previous == datasheet.NoSlot {
-			t.Fatalf("%+v", s)
-		}
-		m := must.Get(n.ProgramMap(spec.Maps, 0))(t)
-		got := make([]byte, 8)
-		if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, value) {
-			t.Errorf("%x, %v", got, err)
-		}
-		if s, err := n.RollBackProgram(contextFor(t), load.Options{Timeout: timeout}); err != nil || s.Name != "amp" {
-			t.Errorf("%+v, %v", s, err)
-		}
-	})
-	opened(func(n *driver.NIC) {
-		if s := programOf(t, n); s.Name != "amp" {
-			t.Errorf("%+v", s)
-		}
-		if _, err := n.UnloadProgram(); err != nil {
-			t.Error(err)
-		}
-	})
-	opened(func(n *driver.NIC) {
-		if s := programOf(t, n); s.State != datasheet.ProcessorBuiltIn || s.Name != "" {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// staying is a device that stays when a process leaves it.
-type staying struct{ *emulator.Device }
-
-func (s staying) Close() error { return s.Device.Reset(context.Background()) }
 
 // TestProgramsAtOnce: everything about programs from many goroutines.
 func TestProgramsAtOnce(t *testing.T) {

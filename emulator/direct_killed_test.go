@@ -73,8 +73,7 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 	o := both
 	o.Path, o.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
 	s := newSharer(t, o, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
-	self, err := os.Executable()
-	must.OK(t, err)
+	self := must.Get(os.Executable())(t)
 	ctx := conform.Context(t)
 	cmd := exec.CommandContext(ctx, self, "-test.run=^TestWriterKilled$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), child+"="+o.Path)
@@ -83,26 +82,20 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 	defer func() { _ = cmd.Process.Kill() }()
 
 	rights := via.MemoryAttributes{RDMAWrite: true, RDMARead: true}
-	whole, err := s.nic.Alloc(ctx, writtenSize, rights)
-	must.OK(t, err)
-	target, err := s.nic.Register(ctx, whole.Bytes(), rights)
-	must.OK(t, err)
+	whole := must.Get(s.nic.Alloc(ctx, writtenSize, rights))(t)
+	target := must.Get(s.nic.Register(ctx, whole.Bytes(), rights))(t)
 	e := conform.NewEnd(t, s.nic, conform.Setup{Memory: 4096,
 		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize, RDMAWrite: true, RDMARead: true}})
-	c, err := s.nic.ConnectWait(ctx, "written")
-	must.OK(t, err)
-	_, err = c.Accept(ctx, e.VI)
-	must.OK(t, err)
+	c := must.Get(s.nic.ConnectWait(ctx, "written"))(t)
+	must.Get(c.Accept(ctx, e.VI))(t)
 	binary.LittleEndian.PutUint64(e.Memory.Bytes(), target.Address())
 	binary.LittleEndian.PutUint32(e.Memory.Bytes()[8:], target.Handle())
 	must.OK(t, e.VI.PostSend(e.Prepare(t, e.Send[0], 0, 12)))
-	_, err = e.VI.SendWait(ctx)
-	must.OK(t, err)
+	must.Get(e.VI.SendWait(ctx))(t)
 
 	b := whole.Bytes()
 	received := func() uint64 {
-		stats, err := s.nic.Stats()
-		must.OK(t, err)
+		stats := must.Get(s.nic.Stats())(t)
 		return stats.FramesReceived
 	}
 	for end := time.Now().Add(timeout); ; s.nic.Poll() {

@@ -24,12 +24,10 @@ func TestLateWriter(t *testing.T) {
 	leaktest.Parallel(t)
 	x, y := newWriters(t, both, both)
 	const size = 64 << 10
-	whole, err := y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
-	must.OK(t, err)
+	whole := must.Get(y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
 	r := newRemote(t, x, y, size)
 	must.OK(t, r.memory.Close(t.Context()))
-	r.memory, err = y.nic.Register(t.Context(), whole.Bytes(), whole.Attributes())
-	must.OK(t, err)
+	r.memory = must.Get(y.nic.Register(t.Context(), whole.Bytes(), whole.Attributes()))(t)
 	r.waitDirect(t, true)
 	fill(whole.Bytes(), 1)
 
@@ -63,8 +61,7 @@ func TestLateWriterKeepsMemory(t *testing.T) {
 	x, y := newWriters(t, both, both)
 	const size = 256 << 20
 	r := newRemote(t, x, y, 4096)
-	large, err := y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true})
-	must.OK(t, err)
+	large := must.Get(y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true}))(t)
 	r.waitDirect(t, true)
 	if x.port.Begin(x.port.Wire()) == nil {
 		t.Fatal("no copy can begin")
@@ -80,12 +77,10 @@ func TestLateWriterKeepsMemory(t *testing.T) {
 // limitData lets this process have only more bytes of private memory than it has now.
 func limitData(t *testing.T, more uint64) {
 	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	must.OK(t, err)
+	status := must.Get(os.ReadFile("/proc/self/status"))(t)
 	_, line, _ := strings.Cut(string(status), "VmData:")
 	var now uint64
-	_, err = fmt.Sscanf(line, "%d kB", &now)
-	must.OK(t, err)
+	must.Get(fmt.Sscanf(line, "%d kB", &now))(t)
 	var old unix.Rlimit
 	must.OK(t, unix.Getrlimit(unix.RLIMIT_DATA, &old))
 	must.OK(t, unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: now<<10 + more, Max: old.Max}))
@@ -98,12 +93,10 @@ func TestLentFileCutOff(t *testing.T) {
 	x, y := newWriters(t, both, both)
 	r := newRemote(t, x, y, 4096)
 	r.waitDirect(t, true)
-	fd, err := unix.MemfdCreate("cut off", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	must.OK(t, err)
+	fd := must.Get(unix.MemfdCreate("cut off", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	defer unix.Close(fd)
 	must.OK(t, unix.Ftruncate(fd, 4096))
-	b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	must.OK(t, err)
+	b := must.Get(unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(b)
 	for what, export := range map[string]func(int, int64, []byte) (uint32, error){"reading": y.port.Export, "writing": y.port.ExportWritable} {
 		if _, err := export(fd, 0, b); err == nil {

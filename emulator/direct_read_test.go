@@ -41,9 +41,7 @@ func TestReadDirect(t *testing.T) {
 					t.Fatalf("a read of %d bytes: %v, %d frames, or other bytes", n, ok, frames(t, x)-before)
 				}
 			}
-			if err := r.do(t, 0, 64, false); err != nil {
-				t.Errorf("a posted read after that: %v", err)
-			}
+			should.OK(t, r.do(t, 0, 64, false))
 		})
 	}
 }
@@ -57,12 +55,9 @@ func TestReadDirectRefused(t *testing.T) {
 	at, handle, into := r.memory.Address(), r.memory.Handle(), r.from.Memory
 	fill(into.Bytes(), 99)
 	want := bytes.Clone(into.Bytes())
-	tag, err := x.nic.CreatePtag(t.Context())
-	must.OK(t, err)
-	other, err := x.nic.Alloc(t.Context(), size, via.MemoryAttributes{Ptag: tag})
-	must.OK(t, err)
-	gone, err := x.nic.Alloc(t.Context(), size, via.MemoryAttributes{})
-	must.OK(t, err)
+	tag := must.Get(x.nic.CreatePtag(t.Context()))(t)
+	other := must.Get(x.nic.Alloc(t.Context(), size, via.MemoryAttributes{Ptag: tag}))(t)
+	gone := must.Get(x.nic.Alloc(t.Context(), size, via.MemoryAttributes{}))(t)
 	must.OK(t, gone.Close(t.Context()))
 	refused := func(name string, address uint64, handle uint32, into *via.Memory, offset, n int) {
 		t.Helper()
@@ -84,8 +79,7 @@ func TestReadDirectRefused(t *testing.T) {
 	refused("its own memory that is gone", at, handle, gone, 0, 64)
 	must.OK(t, r.from.VI.PostSend(r.operation(t, 0, 0, 64, true)))
 	refused("something is posted", at, handle, into, 0, 64)
-	_, err = r.p.Take(r.from.VI.SendDone)
-	must.OK(t, err)
+	must.Get(r.p.Take(r.from.VI.SendDone))(t)
 	x.device.Watch(func(bool, []byte) {})
 	refused("it is watched", at, handle, into, 0, 64)
 	x.device.Watch(nil)

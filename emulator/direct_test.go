@@ -230,8 +230,7 @@ func TestDirectRefused(t *testing.T) {
 		{"no right to write", true, 0, nil, set(via.MemoryAttributes{RDMARead: true})},
 		{"no right to read", false, 0, nil, set(via.MemoryAttributes{RDMAWrite: true})},
 		{"another tag", true, 0, nil, func(t *testing.T, r *remote) {
-			other, err := r.y.nic.CreatePtag(t.Context())
-			must.OK(t, err)
+			other := must.Get(r.y.nic.CreatePtag(t.Context()))(t)
 			set(via.MemoryAttributes{Ptag: other, RDMAWrite: true, RDMARead: true})(t, r)
 		}},
 		{"memory that is gone", true, 0, nil, func(t *testing.T, r *remote) { must.OK(t, r.memory.Close(t.Context())) }},
@@ -289,15 +288,11 @@ func TestDirectOff(t *testing.T) {
 		{"the log", func(t *testing.T, s *sharer) { must.OK(t, s.nic.EnableDMALog(64)) },
 			func(t *testing.T, s *sharer) { must.OK(t, s.nic.DisableDMALog()) }},
 		{"a program", func(t *testing.T, s *sharer) {
-			shipped, err := firmware.BuildShipped("count")
-			must.OK(t, err)
-			image, err := load.Flat(shipped.Link())
-			must.OK(t, err)
-			_, err = s.nic.LoadProgram(t.Context(), image, load.Options{})
-			must.OK(t, err)
+			shipped := must.Get(firmware.BuildShipped("count"))(t)
+			image := must.Get(load.Flat(shipped.Link()))(t)
+			must.Get(s.nic.LoadProgram(t.Context(), image, load.Options{}))(t)
 		}, func(t *testing.T, s *sharer) {
-			_, err := s.nic.UnloadProgram()
-			must.OK(t, err)
+			must.Get(s.nic.UnloadProgram())(t)
 		}},
 	} {
 		for _, target := range []bool{true, false} {

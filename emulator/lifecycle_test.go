@@ -38,8 +38,7 @@ func TestOptions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w, err := wire.NewLoopback(wire.MemoryOptions{})
-			must.OK(t, err)
+			w := must.Get(wire.NewLoopback(wire.MemoryOptions{}))(t)
 			o := emulator.Options{Name: "emu:test", Wire: w, MAC: datasheet.MAC{2}, Limits: smallLimits}
 			tt.change(&o)
 			d, err := emulator.New(o)
@@ -256,9 +255,7 @@ func TestClosed(t *testing.T) {
 			h.thread = run
 			h.createVI()
 			fd := newEventfd(t).FD()
-			if err := errors.Join(d.SetIRQs(vfio.IRQMSIX, 0, []int{fd}), d.SetIRQs(vfio.IRQErr, 0, []int{fd}), d.SetIRQs(vfio.IRQReq, 0, []int{fd})); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(d.SetIRQs(vfio.IRQMSIX, 0, []int{fd}), d.SetIRQs(vfio.IRQErr, 0, []int{fd}), d.SetIRQs(vfio.IRQReq, 0, []int{fd})))
 			for range 3 {
 				closeDevice(t, d)
 			}

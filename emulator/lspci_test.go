@@ -46,8 +46,7 @@ func lspci(t *testing.T, d vfio.Device) (shown, version string) {
 	if err != nil {
 		t.Fatalf("lspci: %v", err)
 	}
-	v, err := exec.Command(program, "--version").Output()
-	must.OK(t, err)
+	v := must.Get(exec.Command(program, "--version").Output())(t)
 	return string(out), strings.TrimSpace(string(v))
 }
 

@@ -62,9 +62,7 @@ func newPair(t testing.TB, o emulator.PairOptions) (a, b *emulator.Device) {
 
 func closeDevice(t testing.TB, d vfio.Device) {
 	t.Helper()
-	if err := d.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	should.OK(t, d.Close())
 }
 
 // Offsets in configuration space that tests write.

@@ -45,28 +45,6 @@ func newHosts(t *testing.T, threads bool, o emulator.PairOptions) (a, b *adminHo
 	return a, b
 }
 
-func TestPairConnects(t *testing.T) {
-	tests := []struct {
-		name    string
-		threads bool
-		options emulator.PairOptions
-	}{
-		{"inline", false, emulator.PairOptions{}},
-		{"inline, trapped doorbells", false, emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped}},
-		{"small frames", false, emulator.PairOptions{MTU: datasheet.MinMTU, Ring: 1}},
-		{"threads", true, emulator.PairOptions{}},
-		{"threads, mapped doorbells", true, emulator.PairOptions{Doorbells: emulator.DoorbellsMapped}},
-		{"faults", false, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.1}}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			checkFiles(t)
-			a, b := newHosts(t, tt.threads, tt.options)
-			connect(t, a, b)
-		})
-	}
-}
-
 // TestPollStepsBothEnds connects while only one of the two devices is polled.
 func TestPollStepsBothEnds(t *testing.T) {
 	pair := func(t *testing.T) (a, b *adminHost) { return newHosts(t, false, emulator.PairOptions{}) }
@@ -95,32 +73,6 @@ func TestPollStepsBothEnds(t *testing.T) {
 			}
 			t.Error("the request does not arrive")
 		})
-	}
-}
-
-// TestOneEndCloses closes one device of a pair: the other sees the link go down
-// and works on.
-func TestOneEndCloses(t *testing.T) {
-	for name, threads := range map[string]bool{"inline": false, "threads": true} {
-		for first := range 2 {
-			t.Run(name, func(t *testing.T) {
-				checkFiles(t)
-				a, b := newHosts(t, threads, emulator.PairOptions{})
-				connect(t, a, b)
-				hosts := []*adminHost{a, b}
-				gone, left := hosts[first], hosts[1-first]
-				closeDevice(t, gone.d)
-				if s := deviceStatus(t, left.d); s&datasheet.DeviceLinkUp != 0 {
-					t.Errorf("status %#x: link up", s)
-				}
-				for range 20 {
-					left.poll()
-				}
-				left.nop()
-				left.createVI()
-				closeDevice(t, left.d)
-			})
-		}
 	}
 }
 

@@ -38,8 +38,7 @@ func TestRegions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDevice(t, func(o *emulator.Options) { o.Doorbells = tt.mode })
 			powerUp(t, d)
-			info, err := d.Region(tt.index)
-			must.OK(t, err)
+			info := must.Get(d.Region(tt.index))(t)
 			if info.Index != tt.index || info.Size != tt.size || info.Flags != tt.flags || info.Sparse != nil {
 				t.Errorf("region %+v", info)
 			}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -55,10 +57,7 @@ func newSharer(t testing.TB, o wire.SHMOptions, change func(o *emulator.Options)
 	if change != nil {
 		change(&options)
 	}
-	d, err := emulator.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(emulator.New(options))(t)
 	name := fmt.Sprintf("%p", d)
 	held.Store(name, vfio.Device(d))
 	if options.Thread {
@@ -99,12 +98,8 @@ func exchange(t testing.TB, p *conform.World, x, y *conform.End, n int, seed byt
 		out[i] = seed + byte(i) + byte(i>>8)
 	}
 	clear(in)
-	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], half, n)); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], half, n)))
+	must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)))
 	p.MustTake(y.VI.RecvDone)
 	p.MustTake(x.VI.SendDone)
 	for i := range in {
@@ -165,9 +160,7 @@ func TestLentBetweenDevices(t *testing.T) {
 				}
 			}
 			for _, s := range []*sharer{a, b} {
-				if err := s.nic.Close(); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, s.nic.Close())
 				if n := s.device.Sharing().Exported; n != 0 {
 					t.Errorf("%d mappings are exported after the driver has taken all back", n)
 				}
@@ -191,48 +184,33 @@ func TestFreeWhileItIsRead(t *testing.T) {
 	x, y := conform.NewEnd(t, a.nic, conform.Setup{}), conform.NewEnd(t, b.nic, conform.Setup{Memory: count * size})
 	arrived := 0
 	for round := range byte(rounds) {
-		memory, err := a.nic.Alloc(ctx, count*size, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag})
-		if err != nil {
-			t.Fatal(err)
-		}
+		memory := must.Get(a.nic.Alloc(ctx, count*size, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag}))(t)
 		out := memory.Bytes()
 		for i := range out {
 			out[i] = round
 		}
 		waitShared(t, a, out)
 		for i := range count {
-			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*size, size)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*size, size)))
 		}
-		if err := conform.ConnectVIs(ctx, x.VI, y.VI, t.Name()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conform.ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 		for i := range count {
 			d := x.Send[i]
 			d.Prepare()
-			if err := memory.AddTo(d, i*size, size); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.VI.PostSend(d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, memory.AddTo(d, i*size, size))
+			must.OK(t, x.VI.PostSend(d))
 		}
 		for i := range int(round) % (count + 1) {
 			p.Until("one more message", func() bool { return y.Recv[i].Status().Done() })
 		}
-		if err := x.VI.Disconnect(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.VI.Disconnect(ctx))
 		for i := range out {
 			out[i] = 0xee
 		}
 		for range count {
 			_, _ = p.Take(x.VI.SendDone) // flushed or not
 		}
-		if err := memory.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, memory.Close(ctx))
 		for i := range count {
 			d, _ := p.Take(y.VI.RecvDone)
 			if d.Status().Failed() {
@@ -245,9 +223,7 @@ func TestFreeWhileItIsRead(t *testing.T) {
 				}
 			}
 		}
-		if err := y.VI.Disconnect(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, y.VI.Disconnect(ctx))
 	}
 	t.Logf("%d of %d messages arrived, %+v", arrived, count*rounds, b.port.Stats())
 }
@@ -262,10 +238,7 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 	x, y := p.Connect(conform.Setup{})
 	var many []*via.Memory
 	for range 80 {
-		m, err := a.nic.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(a.nic.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag}))(t)
 		many = append(many, m)
 	}
 	s := a.device.Sharing()
@@ -276,17 +249,11 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 	for i := range last.Bytes() {
 		last.Bytes()[i] = byte(i)
 	}
-	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)))
 	d := x.Send[0]
 	d.Prepare()
-	if err := last.AddTo(d, 0, 4096); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.VI.PostSend(d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, last.AddTo(d, 0, 4096))
+	must.OK(t, x.VI.PostSend(d))
 	p.MustTake(y.VI.RecvDone)
 	p.MustTake(x.VI.SendDone)
 	for i, c := range y.Memory.Bytes()[:4096] {
@@ -298,9 +265,7 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 		t.Errorf("%d borrowed", n)
 	}
 	for _, m := range many {
-		if err := m.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Close(ctx))
 	}
 	if left := a.device.Sharing(); left.Copied != 0 || left.Exported >= s.Exported {
 		t.Errorf("%+v", left)
@@ -312,30 +277,18 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 func TestResetKeepsExports(t *testing.T) {
 	checkFiles(t)
 	path := filepath.Join(t.TempDir(), "wire")
-	port, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMListen, Share: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := emulator.New(emulator.Options{Wire: port, Limits: smallLimits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMListen, Share: true}))(t)
+	d := must.Get(emulator.New(emulator.Options{Wire: port, Limits: smallLimits}))(t)
 	defer closeDevice(t, d)
 	for i, flags := range []vfio.DMAFlags{vfio.DMARead, vfio.DMARead | vfio.DMAWrite, vfio.DMAWrite} {
-		if err := d.MapDMA(newMemory(t, datasheet.PageSize), uint64(0x100000+i*datasheet.PageSize), flags); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.MapDMA(newMemory(t, datasheet.PageSize), uint64(0x100000+i*datasheet.PageSize), flags))
 	}
-	if err := d.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Reset(t.Context()))
 	if s := d.Sharing(); s.Exported != 2 || s.Copied != 0 {
 		t.Errorf("%+v: what the device may not read is not for its peer either", s)
 	}
 	for i := range 3 {
-		if err := d.UnmapDMA(uint64(0x100000+i*datasheet.PageSize), datasheet.PageSize); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, d.UnmapDMA(uint64(0x100000+i*datasheet.PageSize), datasheet.PageSize))
 	}
 	if s := d.Sharing(); s.Exported != 0 || s.Err != nil {
 		t.Errorf("%+v", s)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -17,16 +18,10 @@ import (
 func udpHost(t *testing.T, mac datasheet.MAC, o wire.UDPOptions) (*adminHost, *wire.UDP) {
 	t.Helper()
 	o.Local = "127.0.0.1:0"
-	w, err := wire.NewUDP(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(wire.NewUDP(t.Context(), o))(t)
 	timing := engine.DefaultTiming()
 	timing.Probe = 20 * time.Millisecond
-	d, err := emulator.New(emulator.Options{Name: "emu:?" + mac.String(), Wire: w, MAC: mac, Timing: timing, Thread: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(emulator.New(emulator.Options{Name: "emu:?" + mac.String(), Wire: w, MAC: mac, Timing: timing, Thread: true}))(t)
 	return newAdminHost(t, d), w
 }
 
@@ -35,10 +30,7 @@ type spy struct{ conn *net.UDPConn }
 
 func newSpy(t *testing.T) spy {
 	t.Helper()
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	t.Cleanup(func() { conn.Close() })
 	return spy{conn}
 }
@@ -83,9 +75,7 @@ func TestUDPConnectionIsNotTakenOver(t *testing.T) {
 			t.Errorf("the %s's connection did not stand it: %+v", name, e)
 		}
 	}
-	if err := thief.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, thief.conn.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	if _, from, err := thief.conn.ReadFromUDPAddrPort(make([]byte, 1)); err == nil {
 		t.Errorf("a frame went to a stranger from %v", from)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -32,10 +33,7 @@ func (c *crossing) see(sent bool, frame []byte) {
 // knock asks for a connection that nobody takes, through the device, until c has seen that.
 func (c *crossing) knock(t *testing.T, d vfio.Device) {
 	t.Helper()
-	nic, err := via.OpenDevice(t.Context(), d, via.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := must.Get(via.OpenDevice(t.Context(), d, via.Options{}))(t)
 	defer nic.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -51,10 +49,7 @@ func (c *crossing) knock(t *testing.T, d vfio.Device) {
 func TestWatch(t *testing.T) {
 	for _, address := range []string{"emu:?wire=mem:watched", "emu:?wire=mem:lossy&duplicate=0.5&mtu=1500"} {
 		var seen crossing
-		d, err := vfio.Open(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(vfio.Open(t.Context(), address))(t)
 		d.(*emulator.Device).Watch(seen.see)
 		openAddress(t, address)
 		seen.knock(t, d)
@@ -63,10 +58,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	var seen crossing
-	a, b, err := emulator.Pair(emulator.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := must.Two(emulator.Pair(emulator.PairOptions{}))(t)
 	if !a.Watch(seen.see) || a.Watch(seen.see) {
 		t.Error("one can watch, and two cannot")
 	}

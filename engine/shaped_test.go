@@ -37,8 +37,7 @@ func shaped(s speeds) option {
 			faulty := must.Get(wire.NewFault(inner, s.faults))(w.t)
 			inner = faulty
 		}
-		end, err := wire.NewShaper(inner, wire.ShaperOptions{Path: speed.Path{Rate: s.rate, Setup: s.setup}, Delay: s.delay, Burst: s.burst, Clock: c.Clock})
-		must.OK(w.t, err)
+		end := must.Get(wire.NewShaper(inner, wire.ShaperOptions{Path: speed.Path{Rate: s.rate, Setup: s.setup}, Delay: s.delay, Burst: s.burst, Clock: c.Clock}))(w.t)
 		ends = ends[1:]
 		c.Port, c.Pipeline.Burst, c.Pipeline.Bus, c.Pipeline.Setup = end, s.burst, s.bus, s.setup
 	}

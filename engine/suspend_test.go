@@ -82,35 +82,3 @@ func TestLongSuspension(t *testing.T) {
 		m.mustArrive()
 	}
 }
-
-// TestReplacedUnderTraffic replaces programs again and again while unreliable
-// messages flow: none is lost, and none overtakes another.
-func TestReplacedUnderTraffic(t *testing.T) {
-	w, v, p := pair(t, unreliable, memory(8<<20), inParts(nil), bursts(700), func(_ *engine.Config, p *port) { p.room = 6 })
-	pass := passing()
-	const messages, size = 30, 9000
-	for range 20 {
-		m := newBatch(v, p, slices.Repeat([]int{size}, messages)...)
-		w.settle()
-		m.post()
-		for step := 0; !m.done(); step++ {
-			n := []*node{w.a, w.b}[step/7%2]
-			set := engine.HookSet(step*2654435761>>8) & 0x1f
-			switch step % 7 {
-			case 2, 5:
-				n.e.Exclusive(func() { n.e.SetProcessor(pass, set, set) })
-			case 3:
-				n.suspend(time.Hour)
-			}
-			w.a.e.Step()
-			w.b.e.Step()
-			if step > 1_000_000 {
-				t.Fatal("the messages do not arrive")
-			}
-		}
-		m.mustArrive()
-		for _, n := range []*node{w.a, w.b} {
-			n.e.Exclusive(func() { n.e.SetProcessor(nil, 0, 0) })
-		}
-	}
-}
