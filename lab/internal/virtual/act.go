@@ -9,44 +9,41 @@ import (
 )
 
 // decide ends the processor's job and starts what it decided.
-func (m *machine) decide(n int) {
-	c := &m.nics[n]
-	i, j := c.flow, c.job
+func (m *machine) decide(c *nic) {
+	j := c.job
 	c.job = noJob
-	switch {
-	case j == startHost && c.incoming:
-		m.startHostTx(n, i)
-	case j == startHost:
-		m.startHostRcv(n, i)
-	case j == startNetTx:
-		m.startNetTx(n, i)
-	case j == armNetRcv:
-		m.arm(i)
-	case j == workHeader:
-		m.flows[i].headers++
+	switch j {
+	case startHostTx:
+		m.startHostTx(c.out)
+	case startHostRcv:
+		m.startHostRcv(c.in)
+	case startNetTx:
+		m.startNetTx(c.out)
+	case armNetRcv:
+		m.arm(c.in)
+	case workHeader:
+		c.in.headers++
 	}
 }
 
-func (m *machine) startHostTx(n, i int) {
-	f := &m.flows[i]
+func (m *machine) startHostTx(f *flow) {
 	bytes := f.length(f.started)
 	if _, err := f.send.Start(bytes); err != nil {
-		m.nics[n].reading = false
+		f.from.reading = false
 		return
 	}
-	m.applyChanges(i, f.started)
-	m.notes(n, m.o.Profile.NIC.LogSend)
+	m.applyChanges(f, f.started)
+	m.notes(f.from, m.o.Profile.NIC.LogSend)
 	f.started++
 	cost := m.overBus(f.cost[dmalog.HostTx])
-	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.Now, from: m.Now + cost.Overhead,
+	f.hostTx = move{active: true, decided: f.from.began, issued: m.Now, from: m.Now + cost.Overhead,
 		end: m.Now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst,
 		queued: f.postedFrames - f.started}
 	m.Set(f.events[hostTxEnd], f.hostTx.end)
-	m.share(n)
+	m.share(f.from)
 }
 
-func (m *machine) startNetTx(n, i int) {
-	f := &m.flows[i]
+func (m *machine) startNetTx(f *flow) {
 	m.progress(f.send, f.hostTx.progress(m.Now))
 	f.send.SetBacklog(f.postedFrames - f.started)
 	t, ok := f.send.Next()
@@ -55,29 +52,27 @@ func (m *machine) startNetTx(n, i int) {
 	}
 	cost := f.cost[dmalog.NetTx]
 	view, _ := f.send.Head()
-	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.Now, perByte: cost.PerByte, bytes: t.Bytes, from: m.Now + cost.Overhead, view: view}
+	f.netTx = move{active: true, decided: f.from.began, issued: m.Now, perByte: cost.PerByte, bytes: t.Bytes, from: m.Now + cost.Overhead, view: view}
 	f.leaving, f.pulse = int(t.Frame), t
 	if m.trunk != nil {
-		m.enter(i)
+		m.enter(f)
 	} else {
-		m.depart(i)
+		m.depart(f)
 	}
 }
 
 // depart lets a netTx pulse go that has a path.
-func (m *machine) depart(i int) {
-	f := &m.flows[i]
+func (m *machine) depart(f *flow) {
 	if f.pulse.Offset == 0 && f.armed <= f.leaving {
 		f.stalled = true // back-pressure: the receiver has no buffer armed
 		return
 	}
-	m.flow(i, f.pulse.Offset == 0)
+	m.flow(f, f.pulse.Offset == 0)
 }
 
 // flow lets the bytes of a netTx pulse go, the control message ahead if the pulse
 // is a frame's first.
-func (m *machine) flow(i int, first bool) {
-	f := &m.flows[i]
+func (m *machine) flow(f *flow, first bool) {
 	p := &f.netTx
 	cost := profile.Cost{PerByte: p.perByte}
 	begin := p.from
@@ -86,10 +81,10 @@ func (m *machine) flow(i int, first bool) {
 		p.from += cost.Bytes(m.o.Profile.Link.Header)
 	}
 	if m.trunk != nil {
-		if !first && m.starts(i) {
+		if !first && m.starts(f) {
 			p.from += cost.Bytes(fragmentHeader)
 		}
-		m.passes(i, begin)
+		m.passes(f, begin)
 	}
 	p.began, p.flowing = p.from, true
 	p.end = p.from + cost.Bytes(p.bytes)
@@ -112,8 +107,7 @@ func (m *machine) flow(i int, first bool) {
 }
 
 // arm gives the receive engine a buffer for the next frame of a flow.
-func (m *machine) arm(i int) {
-	f := &m.flows[i]
+func (m *machine) arm(f *flow) {
 	if _, err := f.receive.Start(f.length(f.armed)); err != nil {
 		return
 	}
@@ -124,40 +118,38 @@ func (m *machine) arm(i int) {
 		f.stalled = false
 		// The first bytes arrived before the receiver had armed a buffer.
 		f.netTx.from = max(f.netTx.from, m.Now-m.o.Profile.Link.Latency)
-		m.flow(i, true)
+		m.flow(f, true)
 	}
 }
 
-func (m *machine) startHostRcv(n, i int) {
-	f := &m.flows[i]
-	m.progress(f.receive, m.arrived(i))
+func (m *machine) startHostRcv(f *flow) {
+	m.progress(f.receive, m.arrived(f))
 	t, ok := f.receive.Next()
 	if !ok {
-		m.nics[n].writing = false
+		f.to.writing = false
 		return
 	}
 	cost := m.overBus(f.cost[dmalog.HostRcv])
-	f.hostRcv = move{active: true, decided: m.nics[n].began, issued: m.Now, from: m.Now + cost.Overhead,
+	f.hostRcv = move{active: true, decided: f.to.began, issued: m.Now, from: m.Now + cost.Overhead,
 		end: m.Now + cost.Transfer(t.Bytes), perByte: cost.PerByte, bytes: t.Bytes}
 	m.Set(f.events[hostRcvEnd], f.hostRcv.end)
-	m.share(n)
+	m.share(f.to)
 }
 
 // progress hands a progress counter to a device whose frame is still arriving.
 func (m *machine) progress(d *pipeline.Device, total int) {
-	if !d.Filling() {
-		return
+	if d.Filling() {
+		m.note(d.Arrived(total))
 	}
-	m.note(d.Arrived(total))
 }
 
 // maxPerByte keeps the time of the longest frame in range, in femtoseconds.
 const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
 
-func (m *machine) applyChanges(i, frame int) {
+func (m *machine) applyChanges(f *flow, frame int) {
 	for _, c := range m.o.Changes {
 		if c.Frame == frame {
-			cost := &m.flows[i].cost[c.Engine]
+			cost := &f.cost[c.Engine]
 			cost.Overhead = profile.Time(float64(cost.Overhead) * c.Overhead)
 			cost.PerByte = min(max(int64(float64(cost.PerByte)/c.Bandwidth), 1), maxPerByte)
 		}

@@ -14,15 +14,15 @@ func (m *machine) schedule() {
 		f := &m.flows[i]
 		from, to := func() { m.look(f.from) }, func() { m.look(f.to) }
 		for kind, happens := range [kinds][]func(){
-			posted:    {func() { f.postedFrames++ }, func() { m.post(i) }, from},
-			breakIn:   {func() { m.breakOff(i) }, to},
-			hostTxEnd: {func() { m.endHostTx(i) }, from},
-			netTxEnd:  {func() { m.endNetTx(i) }, from},
-			headerIn:  {func() { m.headerCame(i) }, to},
+			posted:    {func() { f.postedFrames++ }, func() { m.post(f) }, from},
+			breakIn:   {func() { m.breakOff(f) }, to},
+			hostTxEnd: {func() { m.endHostTx(f) }, from},
+			netTxEnd:  {func() { m.endNetTx(f) }, from},
+			headerIn:  {func() { m.headerCame(f) }, to},
 			// The wire may have been full.
-			pulseIn:      {func() { m.endPulse(i) }, to, from},
-			hostRcvEnd:   {func() { m.endHostRcv(i) }, to},
-			hostTxNoted:  {func() { m.nics[f.from].reading = false }, func() { m.progress(f.send, f.length(f.started-1)) }, from},
+			pulseIn:      {func() { m.endPulse(f) }, to, from},
+			hostRcvEnd:   {func() { m.endHostRcv(f) }, to},
+			hostTxNoted:  {func() { f.from.reading = false }, func() { m.progress(f.send, f.length(f.started-1)) }, from},
 			netRcvNoted:  {func() { f.receiving = false }, func() { m.progress(f.receive, f.length(f.armed-1)) }, to},
 			netTxReady:   {from},
 			hostRcvReady: {to},
@@ -31,63 +31,58 @@ func (m *machine) schedule() {
 		}
 	}
 	for n := range m.nics {
-		m.nics[n].decided = events.NewEvent(len(m.flows)*kinds+n, func() { m.decide(n) }, func() { m.look(n) })
+		c := &m.nics[n]
+		c.decided = events.NewEvent(len(m.flows)*kinds+n, func() { m.decide(c) }, func() { m.look(c) })
 	}
 	m.watch = events.NewEvent(len(m.flows)*kinds+len(m.nics), m.watchdog)
 }
 
-// headerCame takes note of a control message that has arrived.
-func (m *machine) headerCame(i int) {
-	f := &m.flows[i]
-	m.ahead(dmalog.Record{Packet: f.headersCame, Flow: i, Engine: dmalog.NetRcv, Start: int64(f.receiveBegan), End: int64(m.Now)})
+func (m *machine) headerCame(f *flow) {
+	m.ahead(dmalog.Record{Packet: f.headersCame, Flow: f.number, Engine: dmalog.NetRcv, Start: int64(f.receiveBegan), End: int64(m.Now)})
 	m.notes(f.to, m.o.Profile.NIC.LogReceive)
 	f.headersCame++
 }
 
-func (m *machine) endHostTx(i int) {
-	f := &m.flows[i]
-	c := &m.nics[f.from]
+func (m *machine) endHostTx(f *flow) {
 	f.hostTx.active = false
 	m.Set(f.events[hostTxNoted], m.Now+m.o.Profile.NIC.Completion)
 	m.share(f.from)
-	if o := f.sendLearns.costs; o != nil {
+	if o, ok := f.send.Policy().(pipeline.Observer); ok {
 		o.ObserveArrival(f.hostTx.bytes, int64(f.hostTx.end-f.hostTx.from))
 	}
 	frame := f.started - 1
 	f.fetchedAt[frame%len(f.fetchedAt)] = m.Now
 	if frame >= m.o.Warmup {
-		c.busy += f.hostTx.end - f.hostTx.issued
+		f.from.busy += f.hostTx.end - f.hostTx.issued
 	}
-	m.record(dmalog.Record{Packet: frame, Flow: i, Engine: dmalog.HostTx,
+	m.record(dmalog.Record{Packet: frame, Flow: f.number, Engine: dmalog.HostTx,
 		Start: int64(f.hostTx.issued), End: int64(f.hostTx.end), Bytes: f.hostTx.bytes, Queued: f.hostTx.queued})
 }
 
-func (m *machine) endNetTx(i int) {
-	f := &m.flows[i]
+func (m *machine) endNetTx(f *flow) {
 	p := &f.netTx
 	p.active = false
 	p.flowing = false
 	m.share(f.from)
 	m.share(f.to)
-	m.observe(f.sendLearns, p.view, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
-	m.finish(f.send)
+	m.observe(f.send, p.view, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
+	m.note(f.send.Done())
 	began := p.issued
 	if p.first {
 		began = p.began
-		m.ahead(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
+		m.ahead(dmalog.Record{Packet: f.leaving, Flow: f.number, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
 	}
 	m.notes(f.from, m.o.Profile.NIC.LogSend)
-	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
+	m.record(dmalog.Record{Packet: f.leaving, Flow: f.number, Engine: dmalog.NetTx,
 		Start: int64(began), End: int64(m.Now), Bytes: p.bytes})
 	if m.trunk != nil {
-		m.passed(i)
+		m.passed(f)
 	}
 }
 
 // endPulse takes a pulse off the wire at the receiver. The last one of a frame
 // ends netRcv, which is issued for the whole payload.
-func (m *machine) endPulse(i int) {
-	f := &m.flows[i]
+func (m *machine) endPulse(f *flow) {
 	w := &f.wire
 	end := w.front().end
 	w.landed += w.front().bytes
@@ -99,62 +94,44 @@ func (m *machine) endPulse(i int) {
 	if w.landed == f.length(f.armed-1) {
 		m.notes(f.to, m.o.Profile.NIC.LogReceive)
 		m.Set(f.events[netRcvNoted], m.Now+m.o.Profile.NIC.Completion)
-		if o := f.receiveLearns.costs; o != nil {
+		if o, ok := f.receive.Policy().(pipeline.Observer); ok {
 			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))
 		}
 		f.landedAt[(f.armed-1)%len(f.landedAt)] = m.Now
-		m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
+		m.record(dmalog.Record{Packet: f.armed - 1, Flow: f.number, Engine: dmalog.NetRcv,
 			Start: int64(f.receiveFrom), End: int64(end), Bytes: w.landed})
 	}
 }
 
-func (m *machine) endHostRcv(i int) {
-	f := &m.flows[i]
-	c := &m.nics[f.to]
+func (m *machine) endHostRcv(f *flow) {
 	p := &f.hostRcv
 	p.active = false
-	c.writing = false
+	f.to.writing = false
 	m.share(f.to)
-	m.progress(f.receive, m.arrived(i))
+	m.progress(f.receive, m.arrived(f))
 	view, _ := f.receive.Head()
-	m.observe(f.receiveLearns, view, p, f.landedAt[f.delivered%len(f.landedAt)])
+	m.observe(f.receive, view, p, f.landedAt[f.delivered%len(f.landedAt)])
 	if f.delivered >= m.o.Warmup {
-		c.busy += p.end - p.issued
+		f.to.busy += p.end - p.issued
 	}
-	m.record(dmalog.Record{Packet: f.delivered, Flow: i, Engine: dmalog.HostRcv,
+	m.record(dmalog.Record{Packet: f.delivered, Flow: f.number, Engine: dmalog.HostRcv,
 		Start: int64(p.issued), End: int64(p.end), Bytes: p.bytes})
-	m.finish(f.receive)
+	m.note(f.receive.Done())
 	if view.Sent == view.Length {
-		m.deliver(i)
+		m.deliver(f)
 	}
-}
-
-// learner is a policy that learns, by what it wants to know.
-type learner struct {
-	costs pipeline.Observer
-	ends  pipeline.FrameObserver
-}
-
-func learnerOf(d *pipeline.Device) learner {
-	var l learner
-	l.costs, _ = d.Policy().(pipeline.Observer)
-	l.ends, _ = d.Policy().(pipeline.FrameObserver)
-	return l
 }
 
 // observe tells a policy that learns what its transfer cost, and how its frame
 // ended if it has. arrived is when the frame's last byte had arrived.
-func (m *machine) observe(l learner, view pipeline.View, p *move, arrived profile.Time) {
-	if l.costs == nil {
+func (m *machine) observe(d *pipeline.Device, view pipeline.View, p *move, arrived profile.Time) {
+	costs, learns := d.Policy().(pipeline.Observer)
+	if !learns {
 		return
 	}
-	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.Now - p.decided), Decision: int64(p.issued - p.decided),
+	costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.Now - p.decided), Decision: int64(p.issued - p.decided),
 		Left: view.Length - view.Sent, Queued: view.Queued})
-	if l.ends != nil && view.Sent == view.Length {
-		l.ends.ObserveFrame(view.Length, int64(m.Now-arrived))
+	if ends, ok := d.Policy().(pipeline.FrameObserver); ok && view.Sent == view.Length {
+		ends.ObserveFrame(view.Length, int64(m.Now-arrived))
 	}
-}
-
-func (m *machine) finish(d *pipeline.Device) {
-	m.note(d.Done())
 }

@@ -9,113 +9,71 @@ import (
 // look is the NIC's main loop: it asks which engines are idle and what could use
 // them, the host bus first, and gives the processor the first job that it finds. If
 // there is none it leaves times at which enough will have arrived.
-func (m *machine) look(n int) {
-	c := &m.nics[n]
+func (m *machine) look(c *nic) {
 	if c.job != noJob {
 		return
 	}
-	for j := startHost; j < jobs; j++ {
-		if m.offer(n, j) {
-			c.began = m.Now
-			m.Set(c.decided, max(m.Now, c.notes)+m.price(n))
-			return
+	jobs := [...]job{startHostTx, startHostRcv, startNetTx, armNetRcv, workHeader}
+	if c.lastHost { // then it is hostRcv's turn
+		jobs[0], jobs[1] = startHostRcv, startHostTx
+	}
+	for _, j := range jobs {
+		if !m.ready(c, j) {
+			continue
 		}
+		switch j {
+		case startHostTx:
+			c.reading, c.lastHost = true, true
+		case startHostRcv:
+			c.writing, c.lastHost = true, false
+		}
+		c.job, c.began = j, m.Now
+		m.Set(c.decided, max(m.Now, c.notes)+m.price(c))
+		return
 	}
 }
 
-// price is the processor's time for a job.
-func (m *machine) price(n int) profile.Time {
-	p, c := &m.o.Profile.NIC, &m.nics[n]
-	first := false
-	if c.job == startNetTx && m.o.LogCosts {
-		v, ok := m.flows[c.flow].send.Head()
-		first = ok && v.Sent == 0
-	}
-	switch {
-	case c.job == workHeader:
+// price is the processor's time for its job.
+func (m *machine) price(c *nic) profile.Time {
+	p := &m.o.Profile.NIC
+	switch c.job {
+	case workHeader:
 		return p.Packet
-	case first:
-		return p.Decision + p.LogPacket
-	case c.job == startHost && c.incoming:
+	case startHostTx:
 		return p.Decision + p.Packet // it begins with a packet
+	case startNetTx:
+		if v, ok := c.out.send.Head(); ok && v.Sent == 0 && m.o.LogCosts {
+			return p.Decision + p.LogPacket
+		}
 	}
 	return p.Decision
 }
 
-// offer gives the processor job j if there is work for it.
-func (m *machine) offer(n int, j job) bool {
-	c := &m.nics[n]
-	out, in := c.out, c.in
+// ready reports whether there is work for a job.
+func (m *machine) ready(c *nic, j job) bool {
+	f := c.in
+	if j == startHostTx || j == startNetTx {
+		f = c.out
+	}
+	if f == nil {
+		return false
+	}
 	switch j {
-	case startHost:
-		first := c.lastHost // then it is hostRcv's turn
-		if first {
-			return m.offerHostRcv(c, in) || m.offerHostTx(c, out)
-		}
-		return m.offerHostTx(c, out) || m.offerHostRcv(c, in)
+	case startHostTx:
+		return f.started != f.postedFrames && f.send.CanStart() && !c.reading && (c.bus.FullDuplex || !c.writing)
+	case startHostRcv:
+		return !c.writing && (c.bus.FullDuplex || !c.reading) && m.hostRcvReady(f)
 	case startNetTx:
-		if out >= m.flowCount || !m.netTxReady(out) {
-			return false
-		}
-		c.job, c.flow = startNetTx, out
-		return true
+		return m.netTxReady(f)
 	case armNetRcv:
-		if in >= m.flowCount || m.flows[in].armed == m.total || m.flows[in].receiving || !m.flows[in].receive.CanStart() {
-			return false
-		}
-		c.job, c.flow = armNetRcv, in
-		return true
-	case workHeader:
-		if in >= m.flowCount || m.flows[in].headers == m.flows[in].headersCame {
-			return false
-		}
-		c.job, c.flow = workHeader, in
-		return true
+		return f.armed != m.total && !f.receiving && f.receive.CanStart()
 	}
-	return false
-}
-
-// busFree reports whether the bus takes a transfer in that direction.
-func (m *machine) busFree(c *nic, bus *profile.Bus, read bool) bool {
-	if bus.FullDuplex {
-		return read && !c.reading || !read && !c.writing
-	}
-	return !c.reading && !c.writing
-}
-
-func (m *machine) bus(n int) *profile.Bus {
-	if n%2 == 0 {
-		return &m.o.Profile.Sender
-	}
-	return &m.o.Profile.Receiver
-}
-
-func (m *machine) offerHostTx(c *nic, i int) bool {
-	if i >= m.flowCount {
-		return false
-	}
-	f := &m.flows[i]
-	if f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(f.from), true) {
-		return false
-	}
-	c.job, c.flow, c.incoming, c.lastHost = startHost, i, true, true
-	c.reading = true
-	return true
-}
-
-func (m *machine) offerHostRcv(c *nic, i int) bool {
-	if i >= m.flowCount || !m.busFree(c, m.bus(m.flows[i].to), false) || !m.hostRcvReady(i) {
-		return false
-	}
-	c.job, c.flow, c.incoming, c.lastHost = startHost, i, false, false
-	c.writing = true
-	return true
+	return f.headers != f.headersCame
 }
 
 // netTxReady reports whether netTx may move something now; if not yet, it leaves
 // the time when it may.
-func (m *machine) netTxReady(i int) bool {
-	f := &m.flows[i]
+func (m *machine) netTxReady(f *flow) bool {
 	m.Set(f.events[netTxReady], events.Never)
 	if f.netTx.active || f.wire.count == inFlight {
 		return false
@@ -141,20 +99,19 @@ func (m *machine) netTxReady(i int) bool {
 }
 
 // hostRcvReady is the same question for hostRcv.
-func (m *machine) hostRcvReady(i int) bool {
-	f := &m.flows[i]
+func (m *machine) hostRcvReady(f *flow) bool {
 	m.Set(f.events[hostRcvReady], events.Never)
 	if f.hostRcv.active || f.headers <= f.delivered {
 		return false
 	}
-	want, ok := f.receive.Threshold(m.arrived(i))
+	want, ok := f.receive.Threshold(m.arrived(f))
 	if !ok {
 		return false
 	}
 	view, _ := f.receive.Head()
 	arrived := view.Arrived
 	if view.Arrived < view.Length {
-		arrived = m.arrived(i)
+		arrived = m.arrived(f)
 		if needsEnd(f.receive, view, want) {
 			return false
 		}
@@ -190,8 +147,7 @@ func needsEnd(d *pipeline.Device, v pipeline.View, want int) bool {
 }
 
 // arrived is the progress counter of netRcv: bytes of the frame that is arriving.
-func (m *machine) arrived(i int) int {
-	f := &m.flows[i]
+func (m *machine) arrived(f *flow) int {
 	n := f.wire.landed
 	if f.wire.count > 0 {
 		n += f.wire.front().progress(m.Now)

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -94,12 +95,11 @@ func (w *wire) push(m move) {
 type flow struct {
 	payload  int     // bytes of each frame
 	lengths  []Frame // of frames that differ, the warm-up's first
-	from, to int     // NICs
+	number   int
+	from, to *nic
 	events   [kinds]*events.Event
 
 	send, receive *pipeline.Device
-	sendLearns    learner
-	receiveLearns learner
 
 	hostTx, netTx, hostRcv move
 	wire                   wire
@@ -126,7 +126,6 @@ type flow struct {
 	deliveredTime []profile.Time
 }
 
-// length returns the bytes of frame k.
 func (f *flow) length(k int) int {
 	if f.lengths == nil {
 		return f.payload
@@ -139,19 +138,18 @@ type job uint8
 
 const (
 	noJob job = iota
-	startHost
+	startHostTx
+	startHostRcv
 	startNetTx
 	armNetRcv
 	workHeader
-	jobs
 )
 
 type nic struct {
-	out, in  int // flows, flowCount or more for none
+	out, in  *flow // nil: it has none
+	bus      *profile.Bus
 	decided  *events.Event
 	job      job
-	flow     int  // that the job is for
-	incoming bool // of startHost: hostTx rather than hostRcv
 	began    profile.Time
 	notes    profile.Time // until when the processor writes records
 	lastHost bool         // the last host transfer was a hostTx
@@ -166,7 +164,6 @@ type machine struct {
 	watch     *events.Event // of a trunk's watchdog
 	flows     []flow
 	nics      []nic
-	flowCount int
 	trunk     *pipeline.Device // nil: hosts are joined by a link of their own
 	total     int              // frames of each flow, warm-up included
 	origin    profile.Time
@@ -176,4 +173,78 @@ type machine struct {
 	random    *rand.Rand // of gaps
 	holds     []Hold     // of a trunk, if it is noted
 	err       error      // a device refused what happened to it
+}
+
+// leastShare of a NIC's memory is left to the link's transfers, whatever the host's bus takes.
+const leastShare = 1.0 / 8
+
+// overBus is the cost of a transfer over the host's bus, which goes first at the NIC's memory.
+func (m *machine) overBus(c profile.Cost) profile.Cost {
+	c.PerByte = max(c.PerByte, m.o.Profile.NIC.Memory)
+	return c
+}
+
+// left is the least time of a byte over the link, in femtoseconds, that the memory of a NIC allows: the host's bus leaves
+// it something, which a netTx and a netRcv at once share.
+func (m *machine) left(c *nic) int64 {
+	all := 1e12 / float64(m.o.Profile.NIC.Memory) // bytes a millisecond
+	left, users := all, 0
+	if c.out != nil {
+		left -= c.out.hostTx.mean(c.bus.Read)
+	}
+	if c.in != nil {
+		left -= c.in.hostRcv.mean(c.bus.Write)
+	}
+	for _, f := range []*flow{c.out, c.in} {
+		if f != nil && f.netTx.flowing {
+			users++
+		}
+	}
+	return int64(1e12 / max(left/float64(users), leastShare*all))
+}
+
+// mean is what a transfer over the bus takes of the memory, in bytes a millisecond: the bus's rate, also while the host holds
+// the transfer up, but none during its overhead.
+func (m *move) mean(bus profile.Cost) float64 {
+	if !m.active {
+		return 0
+	}
+	return 1e12 / float64(bus.PerByte) * float64(m.end-m.from) / float64(m.end-m.issued)
+}
+
+// share sets the rates of the link's transfers at a NIC, one of whose transfers has begun or ended.
+func (m *machine) share(c *nic) {
+	for _, f := range []*flow{c.out, c.in} {
+		if f != nil && m.o.Profile.NIC.Memory != 0 && f.netTx.flowing {
+			m.pace(f)
+		}
+	}
+}
+
+// pace sets the rate of a netTx pulse that is under way, and of the same bytes at the receiver a latency later.
+func (m *machine) pace(f *flow) {
+	p := &f.netTx
+	perByte := max(f.cost[dmalog.NetTx].PerByte, m.left(f.from), m.left(f.to))
+	if perByte == p.perByte || p.end <= m.Now {
+		return
+	}
+	p.turn(m.Now, perByte)
+	m.Set(f.events[netTxEnd], p.end)
+	slot := f.wire.last()
+	m.At(m.Now+m.o.Profile.Link.Latency, f.number*kinds+headerIn, func() {
+		f.wire.pulses[slot].turn(m.Now, perByte)
+		if f.wire.first == slot {
+			m.Set(f.events[pulseIn], f.wire.front().end)
+		}
+		m.look(f.to)
+	})
+}
+
+// turn goes on with another rate: from becomes the time at which a transfer with this rate had begun.
+func (m *move) turn(now profile.Time, perByte int64) {
+	if now > m.from {
+		m.from = now - profile.Time(math.Ceil(float64(now-m.from)*float64(perByte)/float64(m.perByte)))
+	}
+	m.perByte = perByte
+	m.end = max(now, m.from+profile.Cost{PerByte: perByte}.Bytes(m.bytes))
 }

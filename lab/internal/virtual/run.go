@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case m.err != nil:
 		return nil, fmt.Errorf("virtual time: %w", m.err)
 	}
-	for i := range m.flowCount {
+	for i := range m.flows {
 		if got := m.flows[i].delivered; got != m.total {
 			return nil, fmt.Errorf("virtual time: %w after %d of %d frames", ErrStalled, got, m.total)
 		}
@@ -48,26 +49,16 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 }
 
 func newMachine(o Options) (*machine, error) {
-	m := &machine{o: o, flowCount: 1, total: o.Warmup + o.Count, random: rand.New(rand.NewPCG(o.Seed, 0))}
-	switch {
-	case o.Bidirectional:
-		m.flowCount = 2
-	case o.Trunk != nil:
-		m.flowCount = o.Trunk.Senders
-	}
-	m.flows = make([]flow, m.flowCount)
-	m.join()
+	m := &machine{o: o, total: o.Warmup + o.Count, random: rand.New(rand.NewPCG(o.Seed, 0))}
 	var lengths []Frame
 	if o.Frames != nil {
 		m.o.Count, m.o.Payload = len(o.Frames), o.Frames[0].Bytes
 		m.total = o.Warmup + m.o.Count
 		lengths = append(slices.Repeat(o.Frames[:1], o.Warmup), o.Frames...)
 	}
-	buffers := o.Plan.Buffers
-	if buffers == 0 {
-		buffers = o.Profile.NIC.Buffers
-	}
-	for i := range m.flowCount {
+	m.join()
+	buffers := cmp.Or(o.Plan.Buffers, o.Profile.NIC.Buffers)
+	for i := range m.flows {
 		f := &m.flows[i]
 		f.payload, f.lengths = m.o.Payload, lengths
 		var err error
@@ -81,59 +72,47 @@ func newMachine(o Options) (*machine, error) {
 		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), buffers); err != nil {
 			return nil, err
 		}
-		f.sendLearns, f.receiveLearns = learnerOf(f.send), learnerOf(f.receive)
 		f.fetchedAt, f.landedAt = make([]profile.Time, buffers), make([]profile.Time, buffers)
-		from, to := o.Profile.Sender, o.Profile.Receiver
-		if f.from%2 == 1 {
-			from, to = to, from
-		}
-		f.cost = [dmalog.Engines]profile.Cost{from.Read, o.Profile.Link.Pulse, o.Profile.Link.Pulse, to.Write}
+		f.cost = [dmalog.Engines]profile.Cost{f.from.bus.Read, o.Profile.Link.Pulse, o.Profile.Link.Pulse, f.to.bus.Write}
 		f.postTime = make([]profile.Time, 0, m.total)
 		f.deliveredTime = make([]profile.Time, 0, m.total)
 	}
 	if o.Trunk != nil {
-		if err := m.newTrunk(); err != nil {
-			return nil, err
-		}
+		return m, m.newTrunk()
 	}
 	return m, nil
 }
 
-// join makes the NICs, and says which flows each has: the first two, or two for each sender
-// of a trunk.
+// join makes the flows and their NICs: two, or two for each sender of a trunk.
 func (m *machine) join() {
-	m.nics = make([]nic, 2)
-	if m.o.Trunk != nil {
-		m.nics = make([]nic, 2*m.flowCount)
+	flows, nics := 1, 2
+	switch {
+	case m.o.Bidirectional:
+		flows = 2
+	case m.o.Trunk != nil:
+		flows, nics = m.o.Trunk.Senders, 2*m.o.Trunk.Senders
 	}
+	m.flows, m.nics = make([]flow, flows), make([]nic, nics)
 	for n := range m.nics {
-		m.nics[n] = nic{out: n, in: 1 - n}
+		m.nics[n].bus = []*profile.Bus{&m.o.Profile.Sender, &m.o.Profile.Receiver}[n%2]
+	}
+	for i := range m.flows {
+		f, from, to := &m.flows[i], i, 1-i
 		if m.o.Trunk != nil {
-			m.nics[n].out, m.nics[n].in = n/2, n/2
-			if n%2 == 0 {
-				m.nics[n].in = m.flowCount
-			} else {
-				m.nics[n].out = m.flowCount
-			}
+			from, to = 2*i, 2*i+1
 		}
-	}
-	for n := range m.nics {
-		if c := &m.nics[n]; c.out < m.flowCount {
-			m.flows[c.out].from = n
-		}
-		if c := &m.nics[n]; c.in < m.flowCount {
-			m.flows[c.in].to = n
-		}
+		f.number, f.from, f.to = i, &m.nics[from], &m.nics[to]
+		f.from.out, f.to.in = f, f
 	}
 	m.schedule()
 }
 
 func (m *machine) run(ctx context.Context) {
-	for i := range m.flowCount {
-		m.post(i)
+	for i := range m.flows {
+		m.post(&m.flows[i])
 	}
 	for n := range m.nics {
-		m.look(n)
+		m.look(&m.nics[n])
 	}
 	for happened := 0; m.err == nil; happened++ {
 		if happened%checkEvery == 0 && ctx.Err() != nil {
@@ -156,8 +135,7 @@ func (m *machine) tooMuch(limit string) error {
 
 // post schedules the next frame of a flow. Warm-up frames go one by one, and the
 // measured ones begin when all flows have delivered theirs.
-func (m *machine) post(i int) {
-	f := &m.flows[i]
+func (m *machine) post(f *flow) {
 	k := len(f.postTime)
 	if k == m.total {
 		return
@@ -165,7 +143,7 @@ func (m *machine) post(i int) {
 	when := m.Now
 	switch {
 	case k == m.o.Warmup:
-		for n := range m.flowCount {
+		for n := range m.flows {
 			if m.flows[n].delivered < k {
 				return // deliver posts it
 			}
@@ -188,9 +166,7 @@ func (m *machine) post(i int) {
 	m.Set(f.events[posted], f.hostSendFree)
 }
 
-// deliver ends a frame: the receiving program has it.
-func (m *machine) deliver(i int) {
-	f := &m.flows[i]
+func (m *machine) deliver(f *flow) {
 	if f.hostRcvFree = max(f.hostRcvFree, m.Now); !f.held.lost[f.delivered] {
 		f.hostRcvFree += m.o.Profile.Host - m.o.Profile.Host/2
 	}
@@ -198,21 +174,21 @@ func (m *machine) deliver(i int) {
 	f.delivered++
 	switch {
 	case f.delivered == m.o.Warmup:
-		for n := range m.flowCount {
+		for n := range m.flows {
 			if len(m.flows[n].postTime) == m.o.Warmup {
-				m.post(n)
+				m.post(&m.flows[n])
 			}
 		}
 	case f.delivered < m.o.Warmup:
-		m.post(i)
+		m.post(f)
 	}
 }
 
 // notes charges a NIC's processor for a record of the firmware's own log, which it writes before
 // it decides anything else.
-func (m *machine) notes(n int, cost profile.Time) {
+func (m *machine) notes(c *nic, cost profile.Time) {
 	if m.o.LogCosts {
-		m.nics[n].notes = max(m.nics[n].notes, m.Now) + cost
+		c.notes = max(c.notes, m.Now) + cost
 	}
 }
 
@@ -243,16 +219,12 @@ func (m *machine) measured(r dmalog.Record) dmalog.Record {
 
 func (m *machine) result() *Result {
 	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Holds: m.holds, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
-	for i := range m.flowCount {
+	for k := m.o.Warmup; k < m.total; k++ {
+		r.Delivered = append(r.Delivered, m.flows[0].deliveredTime[k]-m.flows[0].postTime[k])
+	}
+	r.Latency = r.Delivered[0]
+	for i := range m.flows {
 		f := &m.flows[i]
-		w := m.o.Warmup
-		if i == 0 {
-			r.Delivered = make([]profile.Time, m.o.Count)
-			for k := range r.Delivered {
-				r.Delivered[k] = f.deliveredTime[w+k] - f.postTime[w+k]
-			}
-			r.Latency = r.Delivered[0]
-		}
 		if m.trunk != nil {
 			r.Senders = append(r.Senders, m.sender(f))
 		}
@@ -281,7 +253,6 @@ func (m *machine) bandwidth(f *flow) float64 {
 	return float64(bytes) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
 }
 
-// gap is the time between two postings.
 func (m *machine) gap() profile.Time {
 	if !m.o.Random {
 		return m.o.Gap

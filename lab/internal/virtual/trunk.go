@@ -77,14 +77,13 @@ func (m *machine) newTrunk() (err error) {
 }
 
 // starts reports whether a packet starts with the pulse that netTx has.
-func (m *machine) starts(i int) bool {
-	t, n := &m.flows[i].pulse, m.o.Trunk.Packet
+func (m *machine) starts(f *flow) bool {
+	t, n := &f.pulse, m.o.Trunk.Packet
 	return t.Offset == 0 || n > 0 && t.Offset%n == 0
 }
 
 // enter brings a pulse to the switch, from where it goes on when its packet has the sink.
-func (m *machine) enter(i int) {
-	f := &m.flows[i]
+func (m *machine) enter(f *flow) {
 	h := &f.held
 	if f.leaving >= m.o.Warmup {
 		h.pulses++
@@ -94,8 +93,8 @@ func (m *machine) enter(i int) {
 		m.Set(f.events[netTxEnd], f.netTx.end)
 		return
 	}
-	path := m.trunk.Source(i)
-	if m.starts(i) {
+	path := m.trunk.Source(f.number)
+	if m.starts(f) {
 		length := f.payload - f.pulse.Offset
 		if n := m.o.Trunk.Packet; n > 0 {
 			length = min(length, n)
@@ -118,19 +117,18 @@ func (m *machine) serve() {
 	f := &m.flows[i]
 	h := &f.held
 	m.Set(m.watch, events.Never)
-	if m.starts(i) {
+	if m.starts(f) {
 		if f.leaving >= m.o.Warmup {
 			h.waited += m.Now - h.since
 		}
 		h.since = m.Now
 	}
 	f.netTx.from = max(f.netTx.from, m.Now)
-	m.depart(i)
+	m.depart(f)
 }
 
 // passes takes note that a pulse begins to pass the trunk.
-func (m *machine) passes(i int, begin profile.Time) {
-	f := &m.flows[i]
+func (m *machine) passes(f *flow, begin profile.Time) {
 	f.held.moves = begin
 	if f.pulse.Offset == 0 && f.leaving >= m.o.Warmup && f.hostTx.active && f.leaving == f.started-1 {
 		f.held.cut++
@@ -138,8 +136,7 @@ func (m *machine) passes(i int, begin profile.Time) {
 }
 
 // passed takes note that a netTx pulse has ended.
-func (m *machine) passed(i int) {
-	f := &m.flows[i]
+func (m *machine) passed(f *flow) {
 	h := &f.held
 	if f.leaving == h.dropped {
 		if f.pulse.Last {
@@ -152,19 +149,18 @@ func (m *machine) passed(i int) {
 		h.moved += m.Now - h.moves
 	}
 	if f.pulse.Ends {
-		m.free(i, false)
+		m.free(f, false)
 	} else if w := m.o.Trunk.Watchdog; w > 0 {
 		m.Set(m.watch, m.Now+w)
 	}
 }
 
-// free ends the time of flow i on the trunk, and gives it to the next.
-func (m *machine) free(i int, lost bool) {
-	f := &m.flows[i]
+// free ends the time of a flow on the trunk, and gives it to the next.
+func (m *machine) free(f *flow, lost bool) {
 	if frame := f.leaving - m.o.Warmup; frame >= 0 {
 		f.held.held += m.Now - f.held.since
 		if m.o.Log {
-			m.holds = append(m.holds, Hold{i, frame, f.held.since - m.origin, m.Now - m.origin, lost})
+			m.holds = append(m.holds, Hold{f.number, frame, f.held.since - m.origin, m.Now - m.origin, lost})
 		}
 	}
 	m.serve()
@@ -182,22 +178,21 @@ func (m *machine) watchdog() {
 	f.held.dropped, f.held.lost[f.leaving] = f.leaving, true
 	// All that was sent of it is there before.
 	m.Set(f.events[breakIn], m.Now+m.o.Profile.Link.Latency)
-	m.free(i, true)
+	m.free(f, true)
 }
 
 // breakOff is the end of such a frame at the receiver: hostRcv moves what has come of it.
-func (m *machine) breakOff(i int) {
-	f := &m.flows[i]
+func (m *machine) breakOff(f *flow) {
 	m.progress(f.receive, f.wire.landed)
 	before := f.receive.Frames()
 	_, err := f.receive.Abort()
 	m.note(err)
 	f.receiving = false
 	f.landedAt[(f.armed-1)%len(f.landedAt)] = m.Now
-	m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
+	m.record(dmalog.Record{Packet: f.armed - 1, Flow: f.number, Engine: dmalog.NetRcv,
 		Start: int64(f.receiveBegan), End: int64(m.Now), Bytes: f.wire.landed})
 	if f.receive.Frames() < before {
-		m.deliver(i)
+		m.deliver(f)
 	}
 }
 
@@ -207,7 +202,6 @@ func (m *machine) note(err error) {
 	}
 }
 
-// sender sums a flow up.
 func (m *machine) sender(f *flow) Sender {
 	s := Sender{Bandwidth: m.bandwidth(f), Waited: f.held.waited, Held: f.held.held, Idle: f.held.held - f.held.moved,
 		Pulses: float64(f.held.pulses) / float64(m.o.Count), CutThrough: f.held.cut}
