@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -138,7 +139,6 @@ var computations = merged(map[string]computation{
 	"cell receive":             {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
 }, onLogged(), comparisons(), onSystems)
 
-// merged joins sets of computations.
 func merged(sets ...map[string]computation) map[string]computation {
 	all := map[string]computation{}
 	for _, s := range sets {
@@ -198,7 +198,6 @@ func (m *Model) Compute(r Row) (float64, error) {
 // span is a figure with two ends; a single one has both at the same place.
 type span struct{ low, high float64 }
 
-// span returns both ends of a row's figure.
 func (m *Model) span(r Row) (v span, err error) {
 	c, ok := computations[r.Compute]
 	if !ok {
@@ -214,7 +213,6 @@ func (m *Model) span(r Row) (v span, err error) {
 	return span{v.low * scale, v.high * scale}, err
 }
 
-// onPlatforms computes a row on its platforms.
 func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 	var v float64
 	for i, name := range r.Platforms {
@@ -273,7 +271,6 @@ func (f *figure) one(policy string, pulse int) float64 {
 	return l
 }
 
-// whole is the latency of store and forward.
 func (f *figure) whole() float64 { return f.one("store-and-forward", 0) }
 
 func (f *figure) latency() float64 {
@@ -368,4 +365,51 @@ func leastThatGains(f *figure) float64 {
 		}
 	}
 	return 0
+}
+
+// A disk of the cut-through paper: an average seek in microseconds, which is an assumption, and turns a
+// minute. ATM over an OC-3 link: bytes of a cell with its header, and bits a microsecond (ITU-T I.432.2).
+const (
+	averageSeek = 8000
+	turns       = 7200
+	atmCell     = 53
+	atmRate     = 155.52
+)
+
+// comparisons are the computations of what follows from latency and bandwidth: beside store and
+// forward, and for each packet.
+func comparisons() map[string]computation {
+	all := map[string]computation{
+		"latency saved": {Predicted, duration, frame, nil, func(f *figure) float64 { return f.whole() - f.latency() }},
+		"speedup":       {Predicted, ratio, frame, nil, func(f *figure) float64 { return f.whole() / f.latency() }},
+		"latency over that of store and forward": {Predicted, ratio | percent, frame, nil, func(f *figure) float64 {
+			return f.share(f.latency() / f.whole())
+		}},
+		"bandwidth over that of store and forward": {Predicted, ratio | percent, frame, nil, func(f *figure) float64 {
+			return f.share(f.bandwidth(false) / f.wholeBandwidth())
+		}},
+		"reduction of bandwidth":  {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.bandwidth(false), f.wholeBandwidth()) }},
+		"bandwidth lost":          {Predicted, rate, frame, nil, func(f *figure) float64 { return f.wholeBandwidth() - f.bandwidth(false) }},
+		"time between packets":    {Predicted, duration, frame, nil, func(f *figure) float64 { return float64(f.Payload) / f.bandwidth(false) }},
+		"bandwidth of one packet": {Predicted, rate, frame, nil, func(f *figure) float64 { return float64(f.Payload) / f.latency() }},
+	}
+	all["disk access"] = computation{Predicted, duration, payload, nil, func(*figure) float64 { return averageSeek + 60e6/turns/2 }}
+	all["cells at 155 Mb/s"] = computation{Predicted, duration, payload, nil, func(f *figure) float64 { return float64(8*atmCell*cells.Count(f.Payload)) / atmRate }}
+	for e := range dmalog.Engines {
+		all[e.String()+" transfers of a packet"] = computation{Predicted, count, frame, nil, func(f *figure) float64 { return f.transferCount(e) }}
+	}
+	return all
+}
+
+// share is a ratio, in percent if the row's unit is that.
+func (f *figure) share(x float64) float64 {
+	if units[f.Unit].dimension == percent {
+		return 100 * x
+	}
+	return x
+}
+
+func (f *figure) wholeBandwidth() float64 {
+	_, b := f.run("store-and-forward", 0, 0, f.Payload, streamFrames, false)
+	return b
 }

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
@@ -66,20 +65,6 @@ const (
 
 //go:embed published.csv
 var builtIn string
-
-// known are the rows of the project's own table, by id.
-var known = sync.OnceValue(func() map[string]map[string]string {
-	lines, _ := csv.NewReader(strings.NewReader(builtIn)).ReadAll()
-	all := map[string]map[string]string{}
-	for _, line := range lines[1:] {
-		row := map[string]string{}
-		for i, column := range lines[0] {
-			row[column] = line[i]
-		}
-		all[row["id"]] = row
-	}
-	return all
-})
 
 // byteOrderMark in UTF-8.
 const byteOrderMark = "\ufeff"
@@ -131,6 +116,7 @@ func Read(r io.Reader, name string) ([]Row, error) {
 // parser reads a record and keeps the first error.
 type parser struct {
 	columns, record []string
+	own             []Row // of the project's table, if this one does not say what to compute
 	err             *profile.Error
 }
 
@@ -140,6 +126,7 @@ func (p *parser) header() {
 	needed := Columns
 	if !slices.ContainsFunc(strings.Split(tasks, ","), func(name string) bool { return slices.Contains(p.columns, name) }) {
 		needed = stated
+		p.own, _ = Read(strings.NewReader(builtIn), "")
 	}
 	for name := range strings.SplitSeq(needed, ",") {
 		if !slices.Contains(p.columns, name) {
@@ -154,22 +141,7 @@ func (p *parser) bad(column, allowed string, err error) {
 	}
 }
 
-// cell returns the text of a column.
-func (p *parser) cell(column string) string {
-	if i := slices.Index(p.columns, column); i >= 0 {
-		return p.record[i]
-	}
-	row := known()[p.cell("id")]
-	for _, same := range []string{"quantity", "condition", "unit"} {
-		if row == nil || p.cell(same) != row[same] {
-			if column == "note" {
-				return "the table does not say what to compute"
-			}
-			return ""
-		}
-	}
-	return row[column]
-}
+func (p *parser) cell(column string) string { return p.record[slices.Index(p.columns, column)] }
 
 // want reports a column whose text is not one of those allowed.
 func (p *parser) want(ok bool, column, allowed, text string) {
@@ -189,7 +161,14 @@ func (p *parser) words(column string, allowed []string) []string {
 
 func (p *parser) row() Row {
 	r := Row{ID: p.cell("id"), Source: p.cell("source"), Quantity: p.cell("quantity"), Condition: p.cell("condition"),
-		Value: p.cell("value"), Unit: p.cell("unit"), Task: p.task()}
+		Value: p.cell("value"), Unit: p.cell("unit")}
+	if p.own == nil {
+		r.Task = p.task()
+	} else if i := slices.IndexFunc(p.own, r.alike); i >= 0 {
+		r.Task = p.own[i].Task
+	} else {
+		r.Note = "the table does not say what to compute"
+	}
 	if p.err != nil || r.Compute == "" {
 		return r
 	}
@@ -202,6 +181,11 @@ func (p *parser) row() Row {
 		p.bad("value", `a value is written "215", "<80", ">120" or "120-132"`, err)
 	}
 	return r
+}
+
+// alike reports whether another table has the same row. The value may differ.
+func (r *Row) alike(other Row) bool {
+	return r.ID == other.ID && r.Quantity == other.Quantity && r.Condition == other.Condition && r.Unit == other.Unit
 }
 
 func (p *parser) task() Task {

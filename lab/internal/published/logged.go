@@ -25,7 +25,6 @@ const (
 // firstRates is the computation of the rates at which netTx moves the first packets.
 const firstRates = "range of netTx rates of the first packets"
 
-// ordinals count the transfers of an engine.
 var ordinals = []string{"first", "second", "third", "fourth", "fifth", "sixth"}
 
 // onLogged are the computations of runs with the papers' DMA log.

@@ -49,7 +49,7 @@ func (m *Model) run(k key) (*virtual.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := planOf(m.ctx, p, k)
+	plan, err := search.Plan(m.ctx, p, k.policy, k.payload, pipeline.Parameters{MinPulseSend: k.send, MinPulseReceive: k.receive})
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +81,4 @@ func kept[V any](f *figure, key any, compute func() (*V, error)) *V {
 		}
 	}
 	return new(V)
-}
-
-func planOf(ctx context.Context, p *profile.Profile, k key) (pipeline.Plan, error) {
-	if k.policy != "optimal" {
-		return pipeline.ByName(k.policy, pipeline.Parameters{MinPulseSend: k.send, MinPulseReceive: k.receive})
-	}
-	best, err := search.Optimal(ctx, p, k.payload)
-	if err != nil {
-		return pipeline.Plan{}, err
-	}
-	return best.Plan()
 }

@@ -19,7 +19,6 @@ const (
 // the access bit, of 4 bytes each as of a NIC of 32 bits.
 const tagBytes = 5 * 4
 
-// transferKey is a transfer that was computed.
 type transferKey struct {
 	system    string
 	mechanism coherence.Mechanism
@@ -80,15 +79,12 @@ func part(of func(*coherence.Result) coherence.Time) computation {
 	return computation{Predicted, duration, frame | onSystem, nil, func(f *figure) float64 { return of(f.message()).Microseconds() }}
 }
 
-// message is one of the row's bytes by its mechanism.
 func (f *figure) message() *coherence.Result {
 	return f.by(coherence.Mechanism(f.Policy), f.Payload)
 }
 
-// megahertz is the rate of a clock.
 func megahertz(cycle profile.Time) float64 { return 1e6 / float64(cycle) }
 
-// by is one message by a mechanism.
 func (f *figure) by(m coherence.Mechanism, bytes int) *coherence.Result {
 	return kept(f, transferKey{f.name, m, bytes}, func() (*coherence.Result, error) {
 		return coherence.Run(f.m.ctx, coherence.Options{System: f.system, Mechanism: m, Bytes: bytes})
@@ -155,7 +151,6 @@ func memorySystems() []string {
 	})
 }
 
-// mechanisms are the names of all mechanisms.
 func mechanisms() []string {
 	var names []string
 	for _, m := range coherence.Mechanisms(nil) {

@@ -72,7 +72,6 @@ func untilPause(rest, shown []dmalog.Record) int {
 	return len(rest)
 }
 
-// endOf is when the last of some transfers ends.
 func endOf(records []dmalog.Record) (end int64) {
 	for _, r := range records {
 		end = max(end, r.End)
@@ -142,17 +141,14 @@ type thresholdCurve struct {
 // thresholds of the other side it draws static pulses, a chart for each side with a curve for each of these.
 func (c Case) Thresholds(ctx context.Context) ([]byte, error) {
 	title := "Latency against threshold: " + c.Profile.Name
+	m := meter{ctx: ctx}
 	if len(c.Others) == 0 {
 		var all []thresholdCurve
 		for _, policy := range []string{"eager", "static"} {
 			all = append(all, thresholdCurve{policy + ", both sides", policy, true, true, 0},
 				thresholdCurve{policy + ", sender", policy, true, false, 0}, thresholdCurve{policy + ", receiver", policy, false, true, 0})
 		}
-		ch, err := c.thresholds(ctx, title, "other side at its default", all)
-		if err != nil {
-			return nil, err
-		}
-		return ch.SVG()
+		return m.draw(c.thresholds(&m, title, "other side at its default", all))
 	}
 	var charts []plot.Chart
 	for _, side := range []struct {
@@ -163,27 +159,23 @@ func (c Case) Thresholds(ctx context.Context) ([]byte, error) {
 		for _, n := range c.Others {
 			all = append(all, thresholdCurve{fmt.Sprintf("%s %d bytes", side.other, n), "static", side.send, !side.send, n})
 		}
-		ch, err := c.thresholds(ctx, "Static pulse of the "+side.name, side.other+" as named", all)
-		if err != nil {
-			return nil, err
-		}
-		charts = append(charts, ch)
+		charts = append(charts, c.thresholds(&m, "Static pulse of the "+side.name, side.other+" as named", all))
+	}
+	if m.err != nil {
+		return nil, m.err
 	}
 	return plot.Stack(title, charts...)
 }
 
-func (c *Case) thresholds(ctx context.Context, title, other string, curves []thresholdCurve) (ch plot.Chart, err error) {
+func (c *Case) thresholds(m *meter, title, other string, curves []thresholdCurve) plot.Chart {
 	p, payload := c.Profile, c.Payload
-	ch = plot.Chart{
+	ch := plot.Chart{
 		Title: title,
 		Note:  fmt.Sprintf("%d bytes, one way, idle system, %s; more than %g times store and forward left out", payload, other, tooSlow),
 		X:     plot.Axis{Label: "threshold or pulse, bytes", Log2: true, Bytes: true},
 		Y:     plot.Axis{Label: "one-way latency, us"},
 	}
-	whole, err := Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1}.Measure(ctx)
-	if err != nil {
-		return ch, err
-	}
+	whole := m.measure(Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1})
 	var sizes []int
 	for n := 32; n <= payload; n *= 2 {
 		sizes = append(sizes, n, min(n+n/2, payload))
@@ -191,7 +183,7 @@ func (c *Case) thresholds(ctx context.Context, title, other string, curves []thr
 	sizes = slices.Compact(sizes)
 	limit := profile.Time(tooSlow * float64(whole.Latency))
 	for _, line := range curves {
-		s, err := curve(ctx, line.name, sizes, latency, func(n int) Case {
+		s := curve(m, line.name, sizes, latency, func(n int) Case {
 			c := Case{Profile: p, Policy: line.policy, Payload: payload, Count: 1, MinPulseSend: line.other, MinPulseReceive: line.other}
 			if line.send {
 				c.MinPulseSend = n
@@ -201,28 +193,21 @@ func (c *Case) thresholds(ctx context.Context, title, other string, curves []thr
 			}
 			return c
 		})
-		if err != nil {
-			return ch, err
-		}
 		s.Points = slices.DeleteFunc(s.Points, func(p plot.Point) bool { return p.Y > limit.Microseconds() })
 		ch.Series = append(ch.Series, s)
 	}
-	return ch, nil
+	return ch
 }
 
 func latency(f *Figures) float64 { return f.Latency.Microseconds() }
 
 // curve measures a case for each of some sizes in bytes.
-func curve(ctx context.Context, name string, sizes []int, figure func(*Figures) float64, of func(bytes int) Case) (plot.Series, error) {
+func curve(m *meter, name string, sizes []int, figure func(*Figures) float64, of func(bytes int) Case) plot.Series {
 	s := plot.Series{Name: name}
 	for _, n := range sizes {
-		f, err := of(n).Measure(ctx)
-		if err != nil {
-			return s, err
-		}
-		s.Points = append(s.Points, plot.Point{X: float64(n), Y: figure(f)})
+		s.Points = append(s.Points, plot.Point{X: float64(n), Y: figure(m.measure(of(n)))})
 	}
-	return s, nil
+	return s
 }
 
 // Compared are the policies that payload curves show.
@@ -248,16 +233,13 @@ func (o Curves) Latencies(ctx context.Context) ([]byte, error) {
 
 // draw draws a chart with a figure of streams of count payloads for each policy.
 func (o Curves) draw(ctx context.Context, ch plot.Chart, count int, figure func(*Figures) float64) ([]byte, error) {
+	m := meter{ctx: ctx}
 	for _, policy := range o.Policies {
-		s, err := curve(ctx, policy, o.Payloads, figure, func(n int) Case {
+		ch.Series = append(ch.Series, curve(&m, policy, o.Payloads, figure, func(n int) Case {
 			return Case{Profile: o.Profile, Policy: policy, Payload: n, Count: count, Warmup: -1}
-		})
-		if err != nil {
-			return nil, err
-		}
-		ch.Series = append(ch.Series, s)
+		}))
 	}
-	return ch.SVG()
+	return m.draw(ch)
 }
 
 // Bandwidths draws bandwidth against payload, with what the bus alone would carry
@@ -282,4 +264,31 @@ func busCurve(c profile.Cost, payloads []int) []plot.Point {
 		points[i] = plot.Point{X: float64(n), Y: float64(n) / c.Transfer(n).Microseconds()}
 	}
 	return points
+}
+
+// Moved are the transfers of live NICs, by their logs.
+type Moved []dmalog.Record
+
+// Bandwidths draws the bandwidth of DMA between host memory and NIC against the size of a transfer, in both directions: medians.
+func (m Moved) Bandwidths(context.Context) ([]byte, error) {
+	took := map[dmalog.Engine]map[int][]float64{dmalog.HostTx: {}, dmalog.HostRcv: {}}
+	for _, r := range m {
+		if of := took[r.Engine]; of != nil && r.End > r.Start {
+			of[r.Bytes] = append(of[r.Bytes], dmalog.Microseconds(r.End-r.Start))
+		}
+	}
+	ch := plot.Chart{Title: "Bandwidth of live DMA against the size of a transfer", Note: fmt.Sprintf("medians, by logs of %d transfers", len(m)),
+		X: plot.Axis{Label: "transfer, bytes", Log2: true, Bytes: true}, Y: plot.Axis{Label: "bandwidth, MB/s", Zero: true}}
+	for _, e := range []dmalog.Engine{dmalog.HostTx, dmalog.HostRcv} {
+		s := plot.Series{Name: e.String()}
+		for bytes, all := range took[e] {
+			slices.Sort(all)
+			s.Points = append(s.Points, plot.Point{X: float64(bytes), Y: float64(bytes) / all[len(all)/2]})
+		}
+		slices.SortFunc(s.Points, func(a, b plot.Point) int { return int(a.X - b.X) })
+		if len(s.Points) > 0 {
+			ch.Series = append(ch.Series, s)
+		}
+	}
+	return ch.SVG()
 }

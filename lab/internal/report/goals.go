@@ -32,7 +32,6 @@ type Goal struct {
 	Bus       float64      `json:"bus_over_amp,omitempty"`                  // time on the buses at light load
 }
 
-// gap is the distance of a latency from the best one, in percent of that.
 func (g *Goal) gap(latency profile.Time) float64 {
 	return 100 * (float64(latency)/float64(g.Best) - 1)
 }
@@ -43,29 +42,17 @@ func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error
 	if err != nil {
 		return nil, err
 	}
-	auto, err := Case{Profile: p, Policy: "auto", Payload: payload, Count: 1, Warmup: -1}.Measure(ctx)
-	if err != nil {
-		return nil, err
-	}
+	m := meter{ctx: ctx}
+	auto := m.measure(Case{Profile: p, Policy: "auto", Payload: payload, Count: 1, Warmup: -1})
 	g := &Goal{Profile: p.Name, Payload: payload, Best: min(best.Latency, auto.Latency), Auto: auto.Latency}
 	g.Gap = g.gap(auto.Latency)
-	ratio := func(over string, gap profile.Time, figure func(*Figures) float64) (float64, error) {
-		var v [2]float64
-		for i, policy := range []string{"auto", over} {
-			f, err := Case{Profile: p, Policy: policy, Payload: payload, Count: streamFrames, Gap: gap, Warmup: -1}.Measure(ctx)
-			if err != nil {
-				return 0, err
-			}
-			v[i] = figure(f)
-		}
-		return v[0] / v[1], nil
+	stream := func(policy string, gap profile.Time) *Figures {
+		return m.measure(Case{Profile: p, Policy: policy, Payload: payload, Count: streamFrames, Gap: gap, Warmup: -1})
 	}
-	if g.Stream, err = ratio("store-and-forward", 0, func(f *Figures) float64 { return f.Bandwidth }); err != nil {
-		return nil, err
-	}
+	g.Stream = stream("auto", 0).Bandwidth / stream("store-and-forward", 0).Bandwidth
 	light := min(4*auto.Latency, profile.Micros(1e6))
-	g.Bus, err = ratio("amp", light, func(f *Figures) float64 { return float64(f.Busy) })
-	return g, err
+	g.Bus = float64(stream("auto", light).Busy) / float64(stream("amp", light).Busy)
+	return g, m.err
 }
 
 // Varied returns a platform whose bus and link costs and whose decisions cost what those of p do

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -53,15 +54,32 @@ type Figures struct {
 
 // Plan returns the policy of a case.
 func (c *Case) Plan(ctx context.Context) (pipeline.Plan, error) {
-	if c.Policy == "optimal" {
-		r, err := search.Optimal(ctx, c.Profile, c.Payload)
-		if err != nil {
-			return pipeline.Plan{}, err
+	return search.Plan(ctx, c.Profile, c.Policy, c.Payload, pipeline.Parameters{MinPulseSend: c.MinPulseSend, MinPulseReceive: c.MinPulseReceive})
+}
+
+// meter measures cases until one fails: that error stays, and all figures are zero from then on.
+type meter struct {
+	ctx context.Context
+	err error
+}
+
+func (m *meter) measure(c Case) *Figures {
+	if m.err == nil {
+		f, err := c.Measure(m.ctx)
+		if err == nil {
+			return f
 		}
-		return r.Plan()
+		m.err = err
 	}
-	p := pipeline.Parameters{MinPulseSend: c.MinPulseSend, MinPulseReceive: c.MinPulseReceive}
-	return pipeline.ByName(c.Policy, p)
+	return &Figures{}
+}
+
+// draw draws a picture of what was measured.
+func (m *meter) draw(ch plot.Chart) ([]byte, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	return ch.SVG()
 }
 
 // Measure runs a lone frame and a stream.
@@ -88,7 +106,6 @@ func (c Case) Measure(ctx context.Context) (*Figures, error) {
 	return f, nil
 }
 
-// lone are the options of a run with one frame.
 func (c *Case) lone(plan pipeline.Plan) virtual.Options {
 	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed, LogCosts: c.LogCosts}
 	if o.Warmup < 0 {

@@ -54,7 +54,6 @@ func Page(ctx context.Context, o PageOptions) ([]byte, error) {
 	return plot.HTML("Trapeze: delivery policies", intro, sections), nil
 }
 
-// platform makes the section of one profile.
 func platform(ctx context.Context, p *profile.Profile, progress func() error) (plot.Section, error) {
 	s := plot.Section{Title: p.Name, Text: describe(p)}
 	type picture struct {
@@ -121,7 +120,6 @@ func figure(v float64) string {
 	return text
 }
 
-// comparison makes the section of published figures.
 func comparison(ctx context.Context, rows []published.Row) (plot.Section, error) {
 	lines, err := published.Compare(published.NewModel(ctx, profile.Hosts.Load), rows)
 	if err != nil {

@@ -40,23 +40,18 @@ func FasterBus(p *profile.Profile, factor float64) *profile.Profile {
 // Run computes each pair, all links of the first bus first.
 func (o Projection) Run(ctx context.Context) ([]Projected, error) {
 	var rows []Projected
+	m := meter{ctx: ctx}
 	for i, bus := range o.Buses {
 		for _, link := range o.Links {
 			p := *bus
 			p.Link.Pulse.PerByte = profile.NewCost(0, link).PerByte
-			whole, err := Case{Profile: &p, Policy: "store-and-forward", Payload: o.Payload, Count: 1}.Measure(ctx)
-			if err != nil {
-				return nil, err
-			}
-			f, err := Case{Profile: &p, Policy: o.Policy, Payload: o.Payload, Count: streamFrames, Warmup: -1}.Measure(ctx)
-			if err != nil {
-				return nil, err
-			}
+			whole := m.measure(Case{Profile: &p, Policy: "store-and-forward", Payload: o.Payload, Count: 1})
+			f := m.measure(Case{Profile: &p, Policy: o.Policy, Payload: o.Payload, Count: streamFrames, Warmup: -1})
 			rows = append(rows, Projected{Bus: o.Labels[i], Link: link, Whole: whole.Latency, Latency: f.Latency, Bandwidth: f.Bandwidth,
 				Reduction: 100 * (1 - float64(f.Latency)/float64(whole.Latency))})
 		}
 	}
-	return rows, nil
+	return rows, m.err
 }
 
 // Draw draws the reduction of latency against the link, a curve for each bus.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
@@ -81,4 +83,108 @@ func TestPauses(t *testing.T) {
 	if err != nil || !strings.Contains(string(svg), "DMA log a: 7 transfers in 7000001 us; drawn are 5 of them, between pauses") || !strings.Contains(string(svg), ">4</text>") {
 		t.Errorf("with pauses: %v, %s", err, svg)
 	}
+}
+
+func load(t testing.TB, name string) *profile.Profile {
+	t.Helper()
+	return must.Get(profile.Hosts.Load(name))(t)
+}
+
+// gaps collects how far auto is from the best schedules.
+type gaps struct {
+	mu           sync.Mutex
+	cases, close int // close: within 1 %
+	sum, worst   float64
+}
+
+func (g *gaps) add(gap float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cases++
+	g.sum += gap
+	g.worst = max(g.worst, gap)
+	if gap <= 0.01 {
+		g.close++
+	}
+}
+
+func (g *gaps) String() string {
+	return fmt.Sprintf("%d of %d cases within 1 %%, mean %.2f %%, worst %.2f %%", g.close, g.cases, 100*g.sum/float64(g.cases), 100*g.worst)
+}
+
+// overProfiles measures each profile, or each that is a multiple of step outside the soak, in parallel.
+func overProfiles(t *testing.T, step int, measure func(t *testing.T, i int, p *profile.Profile, all *gaps)) *gaps {
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for i, name := range profile.Hosts.Names() {
+			if !soak.Wanted() && i%step > 0 {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				measure(t, i, load(t, name), &all)
+			})
+		}
+	})
+	t.Log(&all)
+	return &all
+}
+
+// against measures a goal, and holds its gap in percent, its bandwidth against store and forward's and its use of the
+// bus against AMP's.
+func against(t *testing.T, p *profile.Profile, payload int, all *gaps, gap, stream, bus float64) {
+	t.Helper()
+	g := must.Get(report.Against(context.Background(), p, payload))(t)
+	all.add(g.Gap / 100)
+	if g.Gap > gap || g.Stream < stream || g.Bus > bus {
+		t.Errorf("%s, %d bytes: best %.3f us, auto %+.2f %%, stream x%.4f, bus x%.4f", p.Name, payload, g.Best.Microseconds(), g.Gap, g.Stream, g.Bus)
+	}
+}
+
+// TestAutoAgainstTheBest bounds, for every profile and payloads from 1 to 64 KiB, how far auto's
+// latency is from the best schedule that search finds, its bandwidth against store and forward's, and its use of the bus against AMP's.
+// Outside the soak it takes one payload of each profile, others of the next, and the mean is
+// not held.
+func TestAutoAgainstTheBest(t *testing.T) {
+	all := overProfiles(t, 1, func(t *testing.T, k int, p *profile.Profile, all *gaps) {
+		for i, payload := range report.GoalPayloads {
+			if slow && payload != 1024 || !slow && !soak.Wanted() && (i+k)%7 > 0 {
+				continue
+			}
+			against(t, p, payload, all, 2.5, 0.99, 1.001)
+		}
+	})
+	if all.cases-all.close > 4 || soak.Wanted() && all.sum > 0.0025*float64(all.cases) {
+		t.Error(all)
+	}
+}
+
+// TestAutoOnOtherPlatforms: on platforms whose costs are random, and which were not
+// looked at when auto was made, it is as good. Outside the soak it varies each profile once.
+func TestAutoOnOtherPlatforms(t *testing.T) {
+	all := overProfiles(t, 1, func(t *testing.T, i int, p *profile.Profile, all *gaps) {
+		for seed := range uint64(4) {
+			if soak.Wanted() || seed == uint64(i)%4 {
+				against(t, report.Varied(p, seed), 700+(7919*(4*i+int(seed)))%24000, all, 5, 0.975, 1.01)
+			}
+		}
+	})
+	if all.close < all.cases*8/10 || all.sum > 0.005*float64(all.cases) {
+		t.Error(all)
+	}
+}
+
+// TestAutoAfterAChange: 200 frames after one engine got half or twice the bandwidth or
+// overhead, auto's latency is within 3 % of the best schedule for the new costs. Outside the soak
+// it takes every sixth profile.
+func TestAutoAfterAChange(t *testing.T) {
+	overProfiles(t, 6, func(t *testing.T, _ int, p *profile.Profile, all *gaps) {
+		changes := must.Get(report.Changes(context.Background(), p, 8192))(t)
+		for _, c := range changes {
+			all.add(c.Gap / 100)
+			if c.Gap > 3 {
+				t.Errorf("%v, overhead x%g, bandwidth x%g: %+.2f %%", c.Engine, c.Overhead, c.Bandwidth, c.Gap)
+			}
+		}
+	})
 }

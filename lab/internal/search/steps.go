@@ -21,7 +21,6 @@ func (p *pulse) by(now profile.Time) int {
 	return min(int((now-p.from)*profile.Time(p.bytes)/max(p.end-p.from, 1)), p.bytes)
 }
 
-// arrivals returns the pulses of a log of one frame.
 func (s *searcher) arrivals(log []dmalog.Record) []pulse {
 	var pulses []pulse
 	offset := 0
