@@ -105,7 +105,6 @@ func (m *machine) sent(r Region) {
 	}
 }
 
-// cycles is the time of n cycles of the processor.
 func (m *machine) cycles(n int) Time { return Time(n) * m.Processor.Cycle }
 
 // full is the data cycles of a block at the bus's own rate.

@@ -103,24 +103,21 @@ func (l *link) build() {
 
 // copyOut stores what the NIC shall not fetch: descriptor and token, and with PIO the message.
 func (l *link) copyOut(t Time) {
-	p, size := l.System.Processor, l.System.NIC.Block
+	word, size := l.System.Processor.Word, l.System.NIC.Block
+	out := func(k Kind, r Region, bytes, piece int) {
+		for i := range ceil(bytes, piece) {
+			l.store(t, k, r, i*piece/size, piece)
+		}
+	}
 	switch l.Mechanism {
 	case PIO:
-		for w := range ceil(l.Bytes, p.Word) {
-			l.store(t, Store, Payload, w*p.Word/size, p.Word)
-		}
-		for w := range ceil(descriptorBytes, p.Word) {
-			l.store(t, Store, Descriptor, w*p.Word/size, p.Word)
-		}
+		out(Store, Payload, l.Bytes, word)
+		out(Store, Descriptor, descriptorBytes, word)
 	case PIOWC:
-		for b := range ceil(l.Bytes, size) {
-			l.store(t, Push, Payload, b, size)
-		}
-		fallthrough
+		out(Push, Payload, l.Bytes, size)
+		out(Push, Descriptor, descriptorBytes, size)
 	case EDT:
-		for b := range ceil(descriptorBytes, size) {
-			l.store(t, Push, Descriptor, b, size)
-		}
+		out(Push, Descriptor, descriptorBytes, size)
 	}
 }
 
@@ -142,67 +139,59 @@ func (l *link) fetch() {
 	}
 }
 
-// read is one read by the NIC: the firmware starts it and takes note of its end.
-func (l *link) read(r Region, bytes int) {
+// start is the firmware's decision to start a transfer.
+func (l *link) start() {
 	l.spend(&l.Transfer, l.Profile.NIC.Decision)
 	l.Initiation += l.Profile.NIC.Decision
+}
+
+// move is a transfer whose end is waited for.
+func (l *link) move(s Side, a Agent, k Kind, r Region, block, bytes int, span Time) {
 	begin := l.now
-	l.spend(&l.Transfer, l.Sender.Read.Overhead+max(l.Sender.Read.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
-	l.Transactions = append(l.Transactions, Transaction{Sender, NIC, DMARead, r, 0, bytes, begin, l.now})
+	l.spend(&l.Transfer, span)
+	l.Transactions = append(l.Transactions, Transaction{s, a, k, r, block, bytes, begin, l.now})
+}
+
+// read is one read by the NIC: the firmware starts it and takes note of its end.
+func (l *link) read(r Region, bytes int) {
+	l.start()
+	l.move(Sender, NIC, DMARead, r, 0, bytes, l.Sender.Read.Overhead+max(l.Sender.Read.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
 	l.spend(&l.Transfer, l.Profile.NIC.Completion)
 	l.Interrupt += l.Profile.NIC.Completion
 }
 
-// receive brings the message from the receiving NIC to the program.
+// receive brings the message from the receiving NIC to the program: the program loads it word by word, or the NIC
+// writes it and the status to host memory. With EDT it writes block by block, or the program loads the blocks once
+// it has seen the status.
 func (l *link) receive() {
-	p := l.System.Processor
 	if l.Mechanism == PIO {
-		for w := range ceil(l.Bytes, p.Word) {
-			begin := l.now
-			l.spend(&l.Transfer, l.Receiver.Read.Transfer(p.Word))
-			l.Transactions = append(l.Transactions, Transaction{Receiver, Host, Load, Payload, w * p.Word / l.System.NIC.Block, p.Word, begin, l.now})
+		l.load(l.System.Processor.Word)
+	} else {
+		l.start()
+		size, piece := l.System.NIC.Block, l.Bytes
+		if l.Mechanism == EDT {
+			piece = size
 		}
-		l.spend(&l.User, l.Host-l.Host/2)
-		return
+		for at := 0; at < l.Bytes && l.Receiving == WriteBack; at += piece {
+			l.write(Payload, at/size, min(piece, l.Bytes-at))
+		}
+		l.write(Descriptor, 0, statusBytes)
+		l.spend(&l.Transfer, l.Receiver.Write.Overhead)
+		if l.Receiving == Coherent {
+			l.load(size)
+		}
 	}
-	if l.Mechanism == EDT {
-		l.land()
-		return
-	}
-	l.spend(&l.Transfer, l.Profile.NIC.Decision)
-	l.Initiation += l.Profile.NIC.Decision
-	l.write(Payload, 0, l.Bytes)
-	l.write(Descriptor, 0, statusBytes)
-	l.spend(&l.Transfer, l.Receiver.Write.Overhead)
 	l.spend(&l.User, l.Host-l.Host/2)
+}
+
+// load is the program's reading of the message in the NIC, piece by piece.
+func (l *link) load(bytes int) {
+	for i := range ceil(l.Bytes, bytes) {
+		l.move(Receiver, Host, Load, Payload, i*bytes/l.System.NIC.Block, bytes, l.Receiver.Read.Transfer(bytes))
+	}
 }
 
 // write is one posted write of host memory by the receiving NIC.
 func (l *link) write(r Region, block, bytes int) {
-	begin := l.now
-	l.spend(&l.Transfer, max(l.Receiver.Write.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
-	l.Transactions = append(l.Transactions, Transaction{Receiver, NIC, DMAWrite, r, block, bytes, begin, l.now})
-}
-
-// land brings a message that has landed in the NIC's blocks to the program: the NIC writes them back one by one, or the
-// program reads them there once it has seen the status.
-func (l *link) land() {
-	size := l.System.NIC.Block
-	l.spend(&l.Transfer, l.Profile.NIC.Decision)
-	l.Initiation += l.Profile.NIC.Decision
-	for b := range ceil(l.Bytes, size) {
-		if l.Receiving == WriteBack {
-			l.write(Payload, b, min(size, l.Bytes-b*size))
-		}
-	}
-	l.write(Descriptor, 0, statusBytes)
-	l.spend(&l.Transfer, l.Receiver.Write.Overhead)
-	for b := range ceil(l.Bytes, size) {
-		if l.Receiving == Coherent {
-			begin := l.now
-			l.spend(&l.Transfer, l.Receiver.Read.Transfer(size))
-			l.Transactions = append(l.Transactions, Transaction{Receiver, Host, Load, Payload, b, size, begin, l.now})
-		}
-	}
-	l.spend(&l.User, l.Host-l.Host/2)
+	l.move(Receiver, NIC, DMAWrite, r, block, bytes, max(l.Receiver.Write.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
 }

@@ -1,5 +1,11 @@
 package coherence
 
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+)
+
 // hold puts a block into both caches, and says whether L1 had it and which blocks had to
 // leave them for it.
 func (m *machine) hold(b int) (hit bool, gone []int) {
@@ -31,7 +37,6 @@ func (m *machine) touch(t Time, b int) Time {
 	return t + m.cycles(m.L2.Latency)
 }
 
-// castOut writes a modified block back and leaves it in a state.
 func (m *machine) castOut(b int, after state) phases {
 	blk := &m.blocks[b]
 	if blk.host != modified {
@@ -83,7 +88,6 @@ func (m *machine) supply(blk *block) Time {
 	return m.Memory
 }
 
-// read loads a word of a block.
 func (m *machine) read(t Time, b int) Time {
 	t = m.touch(t, b)
 	m.bus.settle(t)
@@ -104,8 +108,7 @@ func (m *machine) uncached(t Time, k Kind, b, bytes int) Time {
 	if k == Load {
 		latency = m.NIC.Latency
 	}
-	t = m.bus.run(t, func() phases { return phases{k, Host, b, bytes, latency, m.Bus.Data(bytes, m.Bus.Peak())} })
-	return t
+	return m.bus.run(t, func() phases { return phases{k, Host, b, bytes, latency, m.Bus.Data(bytes, m.Bus.Peak())} })
 }
 
 // program writes words of a region one by one, and makes each before.
@@ -129,4 +132,78 @@ func (m *machine) flush(t Time, r Region) Time {
 		m.l1.drop(b)
 	}
 	return t
+}
+
+// cache knows which lines one level holds: sets of ways, least recently used out. What
+// state a block is in stands with the block.
+type cache struct {
+	profile.Cache
+	sets map[int][]int // lines, the least recently used first
+}
+
+func newCache(c profile.Cache) *cache { return &cache{c, map[int][]int{}} }
+
+// use looks a line up and makes it the most recently used. If it was not there, it is
+// from then on, and victim is the line that had to go, or -1.
+func (c *cache) use(line int) (hit bool, victim int) {
+	index := line % c.Sets()
+	set := c.sets[index]
+	victim = -1
+	if i := slices.Index(set, line); i >= 0 {
+		set = slices.Delete(set, i, i+1)
+		hit = true
+	} else if len(set) == c.Ways {
+		victim = set[0]
+		set = slices.Delete(set, 0, 1)
+	}
+	c.sets[index] = append(set, line)
+	return hit, victim
+}
+
+func (c *cache) drop(line int) {
+	index := line % c.Sets()
+	c.sets[index] = slices.DeleteFunc(c.sets[index], func(l int) bool { return l == line })
+}
+
+// enter tells a NIC that follows the program that it writes to a block, which the bus has
+// shown at t: the NIC asks for the block that the program was in before. Two transactions a
+// block if it is written in order; if the program comes back, the block becomes its own
+// again, for two more.
+func (m *machine) enter(t Time, b int) {
+	if m.follows[m.blocks[b].region] && m.writing != b {
+		m.finish(t)
+		m.writing = b
+	}
+}
+
+// finish lets the NIC read the block that the program was in.
+func (m *machine) finish(t Time) {
+	if m.writing < 0 {
+		return
+	}
+	b := m.writing
+	m.writing = -1
+	m.bus.post(t, func() phases {
+		if m.blocks[b].nic != invalid {
+			return phases{}
+		}
+		p := m.fetch(b, m.full())
+		m.blocks[b].nic = shared
+		return p
+	})
+}
+
+// fetch is the NIC's read of a block: the host's caches supply one that is modified and
+// keep it shared, as they cannot tell whether the reader has a copy; memory takes it, too.
+func (m *machine) fetch(b, data int) phases {
+	blk := &m.blocks[b]
+	latency := m.Memory
+	if blk.host == modified {
+		latency, blk.memory = m.cycles(m.L2.Latency), blk.cached
+	}
+	if blk.host != invalid {
+		blk.host = shared
+	}
+	blk.local = blk.memory
+	return phases{Read, NIC, b, m.NIC.Block, latency, data}
 }

@@ -1,6 +1,5 @@
 package coherence
 
-// receive brings the message from the receiving NIC to the program.
 func (f *transfer) receive() {
 	m := f.rx
 	switch f.Mechanism {
@@ -69,14 +68,12 @@ func (m *machine) handOver(at Time, first, n int, do func(b int) phases) {
 	})
 }
 
-// writeBack is the NIC's write of a block to host memory.
 func (m *machine) writeBack(b, data int) phases {
 	blk := &m.blocks[b]
 	blk.host, blk.memory = invalid, blk.local
 	return phases{Write, NIC, b, m.NIC.Block, 0, data}
 }
 
-// claim makes the NIC the owner of a block that it has received.
 func (m *machine) claim(b int) phases {
 	blk := &m.blocks[b]
 	blk.host, blk.nic = invalid, modified

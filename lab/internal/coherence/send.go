@@ -1,6 +1,5 @@
 package coherence
 
-// send brings message and descriptor to the sending NIC.
 func (f *transfer) send() {
 	m := f.tx
 	switch f.Mechanism {
@@ -139,9 +138,8 @@ func (m *machine) pass(t Time) Time {
 		m.blocks[tail].host, m.blocks[tail].nic = shared, invalid
 		return phases{Invalidate, Host, tail, 0, 0, 0}
 	})
-	t = m.bus.run(t, func() phases {
+	return m.bus.run(t, func() phases {
 		m.blocks[head].host, m.blocks[head].nic = invalid, shared
 		return phases{Invalidate, NIC, head, 0, 0, 0}
 	})
-	return t
 }
