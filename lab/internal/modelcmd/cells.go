@@ -11,7 +11,6 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 )
 
-// cellFlags describe a scenario.
 type cellFlags struct {
 	Profile string `flag:"profile" default:"mini" help:"platform with cells by name, or a TOML file"`
 	cellmodel.Options
@@ -23,7 +22,6 @@ func completeCells(c *cobra.Command) {
 	cobra.CheckErr(c.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(strings.Split(cellmodel.Names(), ", "), cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// options loads the platform.
 func (f *cellFlags) options() (o cellmodel.Options, err error) {
 	f.Platform, err = builtIn("--profile", f.Profile, profile.CellHosts)
 	return f.Options, err

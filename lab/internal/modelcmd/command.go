@@ -45,7 +45,7 @@ func Commands(e *command.Env) []*cobra.Command {
 		cmdtable.Does("model compare", x.compare, comparison{}),
 		figures(x, "model fetch", (*fetchFlags).measured, fetch),
 		figures(x, "model transfer", (*transferFlags).options, transfer),
-		cmdtable.Does("model platforms", x.platforms, []listed{}),
+		catalogue(x, "model platforms", "platform", profile.Systems),
 		figures(x, "model sweep", (*sweepFlags).cases, x.sweep),
 		figures(x, "model project", (*projectFlags).projection, report.Projection.Run),
 		figures(x, "model trunk", (*trunksFlags).cases, report.OnTrunk),
@@ -53,7 +53,7 @@ func Commands(e *command.Env) []*cobra.Command {
 		figures(x, "model goals", given, x.goals),
 		cmdtable.Does("model replay", x.replay, []replay.Engine{}),
 		figures(x, "model fit", given, fitted),
-		cmdtable.Does("model profiles", x.profiles, []listed{}),
+		catalogue(x, "model profiles", "profile", profile.Hosts, profile.CellHosts, profile.Bridges),
 	)...)
 	plot := t.Family("plot",
 		picture(x, "plot flow", (*flowFlags).drawn, report.Case.Flow),
@@ -118,7 +118,6 @@ func picture[F, O any](x *commands, name string, asked func(*F) (O, error), draw
 // given asks for what the flags say, which compute or draw checks.
 func given[F any](f *F) (*F, error) { return f, nil }
 
-// measure measures one case.
 func measure(c report.Case, ctx context.Context) (result, error) {
 	c.Log = true
 	m, err := c.Measure(ctx)
@@ -149,7 +148,6 @@ type payloadFlag struct {
 	Payload int `flag:"payload" default:"8192" range:"1..16777216" help:"bytes of each payload"`
 }
 
-// loneFlags are the flags that describe a measurement of one payload.
 type loneFlags struct {
 	profileFlag
 	policyFlag
@@ -161,7 +159,6 @@ type loneFlags struct {
 	Given           cmdtable.Given
 }
 
-// caseFlags are the flags that describe one measurement.
 type caseFlags struct {
 	loneFlags
 	Count         int     `flag:"count" default:"100" range:"1..100000" help:"payloads of the stream"`
@@ -172,12 +169,10 @@ type caseFlags struct {
 	Warmup        int     `flag:"warmup" range:"0..100000" help:"payloads sent one by one before measuring (default: {learning} for auto, which learns, otherwise 0)"`
 }
 
-// measured checks the flags and loads the profile.
 func (f *loneFlags) measured() (report.Case, error) {
 	return (&caseFlags{loneFlags: *f, Count: 1}).measured()
 }
 
-// measured checks the flags and loads the profile.
 func (f *caseFlags) measured() (report.Case, error) {
 	errs := []error{checkPolicies("--policy", f.Policy)}
 	if f.Given("minpulse-send") {

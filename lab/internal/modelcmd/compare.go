@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
+	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
+	"github.com/trapeze-nic/trapeze/lab/internal/replay"
 )
 
 // ErrTooFar: a computed figure is further from the published one than was allowed.
@@ -74,7 +78,6 @@ func readRows(file string) ([]published.Row, error) {
 
 func inTable1(l published.Line) bool { return ofTable1(l.Row) }
 
-// ofTable1 reports whether a row is of CS-1997-20, Table 1.
 func ofTable1(r published.Row) bool { return strings.HasPrefix(r.Source, "CS-1997-20, Table 1") }
 
 func everything(published.Line) bool { return true }
@@ -83,4 +86,111 @@ type comparison struct {
 	Rows    []published.Line  `json:"rows"`
 	Table1  published.Summary `json:"table1"`
 	Overall published.Summary `json:"overall"`
+}
+
+// splits are the halves of cross-validation: which rows of Table 1 are fitted, while the others are predicted. Rows
+// outside Table 1 stay in.
+var splits = map[string]func(published.Row) bool{
+	"latencies":         func(r published.Row) bool { return r.Compute != "stream bandwidth" },
+	"bandwidths":        func(r published.Row) bool { return r.Compute == "stream bandwidth" },
+	"store-and-forward": func(r published.Row) bool { return r.Policy == "store-and-forward" },
+	"cut-through":       func(r published.Row) bool { return r.Policy != "store-and-forward" },
+}
+
+type fitResult struct {
+	fit.Parameters
+	Transfer  fit.Interface      `json:"transfer"`
+	Fitted    published.Summary  `json:"fitted"`
+	Predicted *published.Summary `json:"predicted,omitempty" help:"with --half"`
+	Rows      []fittedRow        `json:"rows"`
+}
+
+// fittedRow is a row that says that it may be fitted to.
+type fittedRow struct {
+	published.Line
+	Fitted bool `json:"fitted" help:"it took part"`
+}
+
+type fitFlags struct {
+	Published string `flag:"published" help:"table of published figures, CSV (required)"`
+	Half      string `flag:"half" help:"fit to one half of Table 1: {halves}"`
+}
+
+func fitted(f *fitFlags, ctx context.Context) (r fitResult, err error) {
+	rows, err := readRows(f.Published)
+	if err != nil {
+		return r, err
+	}
+	use, err := half2use(f.Half)
+	if err != nil {
+		return r, err
+	}
+	if r.Parameters, err = fit.Fit(ctx, rows, use, fit.DefaultEffort); err != nil {
+		return r, err
+	}
+	lines, err := published.Compare(published.NewModel(ctx, r.Loader()), rows)
+	if err != nil {
+		return r, err
+	}
+	if r.Transfer, err = fit.Transfer(ctx, rows); err != nil {
+		return r, err
+	}
+	r.Fitted = published.Summarise(lines, func(l published.Line) bool { return l.Fit && use(l.Row) })
+	if f.Half != "" {
+		r.Predicted = new(published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) }))
+	}
+	for _, l := range lines {
+		if l.Counts && l.Fit {
+			r.Rows = append(r.Rows, fittedRow{l, use(l.Row)})
+		}
+	}
+	return r, nil
+}
+
+func halves() string { return strings.Join(slices.Sorted(maps.Keys(splits)), ", ") }
+
+func half2use(half string) (func(published.Row) bool, error) {
+	if half == "" {
+		return func(published.Row) bool { return true }, nil
+	}
+	if of, ok := splits[half]; ok {
+		return func(r published.Row) bool { return !ofTable1(r) || of(r) }, nil
+	}
+	return nil, usage("--half", half, halves())
+}
+
+// errUnlike: the model cut fewer frames as the live NIC did than were asked for.
+var errUnlike = errors.New("the model cuts too few frames as the live NIC did")
+
+type replayFlags struct {
+	Log     string  `flag:"log" help:"DMA log of a live NIC (required)"`
+	Profile string  `flag:"profile" help:"platform whose costs the model has, a name or a TOML file (default: costs by the log)"`
+	Least   float64 `flag:"min-alike" range:"0..100" help:"percent of the frames that the model must cut as each live engine did"`
+	Given   cmdtable.Given
+}
+
+func (x *commands) replay(ctx context.Context, f *replayFlags, _ []string) error {
+	recorded, err := readLog(f.Log)
+	if err != nil {
+		return err
+	}
+	var p *profile.Profile
+	if f.Given("profile") {
+		if p, err = loadProfile("--profile", f.Profile); err != nil {
+			return err
+		}
+	}
+	engines, err := replay.Run(ctx, recorded, p)
+	if err != nil {
+		return fmt.Errorf("--log %s: %w", f.Log, err)
+	}
+	if err := x.Report(engines); err != nil {
+		return err
+	}
+	for _, e := range engines {
+		if e.Share < f.Least {
+			return fmt.Errorf("%w: %s %d of %d, %.1f %%, at least %g %%", errUnlike, e.Engine, e.Alike, e.Frames, e.Share, f.Least)
+		}
+	}
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 )
 
-// maxGoals bounds the cases of "trapeze-lab model goals".
 const maxGoals = 10_000
 
 type goalFlags struct {
@@ -37,7 +36,6 @@ func (f *goalFlags) platforms() ([]*profile.Profile, error) {
 	return all, nil
 }
 
-// goals measures each platform with each payload.
 func (x *commands) goals(f *goalFlags, ctx context.Context) (r held, err error) {
 	platforms, err := f.platforms()
 	if err != nil {
@@ -73,7 +71,6 @@ func (f *goalFlags) goalsOf(ctx context.Context, p *profile.Profile, payload int
 	return []report.Goal{*g}, nil
 }
 
-// held is the JSON object of "trapeze-lab model goals".
 type held struct {
 	Cases    int           `json:"cases"`
 	Within3  int           `json:"within_3_percent"`
@@ -86,7 +83,6 @@ type held struct {
 	Goals    []report.Goal `json:"goals"`
 }
 
-// sum sums the goals up.
 func (r *held) sum() {
 	r.Cases, r.Stream = len(r.Goals), r.Goals[0].Stream
 	for _, g := range r.Goals {

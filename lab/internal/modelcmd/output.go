@@ -1,14 +1,24 @@
 package modelcmd
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// moved is one entry of the JSON lists.
 type moved struct {
 	Packet int     `json:"packet"`
 	Flow   int     `json:"flow,omitempty" help:"if it is not 0; of a fetch, 1 for the request"`
@@ -25,7 +35,6 @@ type transfers struct {
 	HostRcv []moved `json:"hostRcv" text:"count"`
 }
 
-// result is the JSON object of "trapeze-lab model".
 type result struct {
 	Latency   profile.Time `json:"latency_us"`
 	Bandwidth float64      `json:"bandwidth_mb_s"`
@@ -45,7 +54,6 @@ func transfersOf(log []dmalog.Record) (t transfers) {
 	return t
 }
 
-// outputFile is the file of --output.
 type outputFile struct {
 	Output string `flag:"output" help:"file to write, whole or not at all (required)"`
 	cmdtable.Force
@@ -59,7 +67,6 @@ func (o *outputFile) check() error {
 	return outfile.Explain("--output", outfile.Check(o.Output, o.Force.Force))
 }
 
-// write writes a file whole or not at all, and says so if asked to.
 func (o *outputFile) write(e *command.Env, content []byte) error {
 	err := outfile.Write(o.Output, 0o644, o.Force.Force, content)
 	if err != nil || !e.JSON {
@@ -72,4 +79,76 @@ func (o *outputFile) write(e *command.Env, content []byte) error {
 type written struct {
 	File  string `json:"file"`
 	Bytes int    `json:"bytes"`
+}
+
+func usage(flag, value, allowed string) error {
+	return &option.Error{Option: flag, Value: value, Allowed: allowed}
+}
+
+// between refuses a number that is out of range; what follows the range in words.
+func between[T int | float64](flag string, value, low, high T, what string) error {
+	if value >= low && value <= high {
+		return nil
+	}
+	plain := func(v T) string { return strconv.FormatFloat(float64(v), 'f', -1, 64) }
+	return usage(flag, fmt.Sprint(value), strings.TrimSpace(plain(low)+" to "+plain(high)+" "+what))
+}
+
+// builtIn loads a platform of any kind. A name that is not there is a mistake in the command,
+// a file that cannot be used is not.
+func builtIn[T any](flag, name string, of profile.Library[T]) (T, error) {
+	p, err := of.Load(name)
+	if errors.Is(err, profile.ErrUnknown) && !strings.HasSuffix(name, ".toml") {
+		err = usage(flag, name, strings.Join(of.Names(), ", ")+", or a file ending in .toml")
+	}
+	return p, err
+}
+
+func loadProfile(flag, name string) (*profile.Profile, error) {
+	return builtIn(flag, name, profile.Hosts)
+}
+
+func loadProfiles(flag string, names []string) ([]*profile.Profile, error) {
+	if len(names) == 0 {
+		return nil, usage(flag, "", strings.Join(profile.Hosts.Names(), ", ")+", or files ending in .toml")
+	}
+	profiles := make([]*profile.Profile, len(names))
+	for i, name := range names {
+		var err error
+		if profiles[i], err = loadProfile(flag, name); err != nil {
+			return nil, err
+		}
+	}
+	return profiles, nil
+}
+
+func checkPolicies(flag string, names ...string) error {
+	if len(names) == 0 {
+		return usage(flag, "", strings.Join(pipeline.PolicyNames(), ", "))
+	}
+	for _, name := range names {
+		if !slices.Contains(pipeline.PolicyNames(), name) {
+			return usage(flag, name, strings.Join(pipeline.PolicyNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// openInput opens a file to read. Errors name the option.
+func openInput(flag, name string) (*os.File, error) {
+	if name == "" {
+		return nil, usage(flag, "", "a file to read")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s %s: %w", flag, name, unix.EISDIR)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

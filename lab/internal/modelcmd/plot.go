@@ -34,7 +34,6 @@ func (f *flowFlags) drawn() (report.Case, error) {
 	return report.Case{Recorded: log.Records, Source: "DMA log " + filepath.Base(f.Log)}, err
 }
 
-// readLog reads the log that --log names.
 func readLog(name string) (dmalog.Log, error) {
 	file, err := openInput("--log", name)
 	if err != nil {
@@ -60,7 +59,6 @@ type onePayloadFlags struct {
 	payloadFlag `override:"payload" help:"bytes of the payload"`
 }
 
-// drawn asks for one payload on one platform.
 func (f *onePayloadFlags) drawn() (report.Case, error) {
 	p, err := loadProfile("--profile", f.Profile)
 	return report.Case{Profile: p, Payload: f.Payload, Count: 1}, cmp.Or(between("--payload", f.Payload, 64, search.MaxPayload, "bytes"), err)
@@ -74,7 +72,6 @@ type thresholdFlags struct {
 	Others []int `flag:"other" help:"thresholds of the other side: static pulses, a chart for each side with a curve for each of them, as in the cut-through paper's figure 4 (default: both sides, eager and static, the other at its default)"`
 }
 
-// drawn asks for curves against the threshold.
 func (f *thresholdFlags) drawn() (report.Case, error) {
 	c, err := f.onePayloadFlags.drawn()
 	c.Others = f.Others
@@ -90,7 +87,6 @@ type curveFlags struct {
 	Policies []string `flag:"policies" split:"comma" default:"{compared}" help:"delivery policies"`
 }
 
-// payloadCurves asks for curves against payload.
 func payloadCurves(payloads []int) func(*curveFlags) (report.Curves, error) {
 	return func(f *curveFlags) (report.Curves, error) {
 		p, err := loadProfile("--profile", f.Profile)
@@ -129,7 +125,6 @@ type reportFlags struct {
 	Published string   `flag:"published" help:"table of published figures, CSV, to show beside the computed ones"`
 }
 
-// page draws all pictures.
 func (x *commands) page(f *reportFlags, ctx context.Context) ([]byte, error) {
 	profiles, err := loadProfiles("--profiles", f.Profiles)
 	if err != nil {

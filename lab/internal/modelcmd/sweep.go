@@ -5,15 +5,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
+	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// maxCases bounds a sweep.
 const maxCases = 100_000
 
 type sweepFlags struct {
@@ -30,7 +32,6 @@ type sweepFlags struct {
 	Given         cmdtable.Given
 }
 
-// sweepRow is one measured combination.
 type sweepRow struct {
 	Profile   string       `json:"profile"`
 	Policy    string       `json:"policy"`
@@ -45,7 +46,6 @@ type sweepRow struct {
 	Busy      profile.Time `json:"bus_busy_us"`
 }
 
-// check refuses values that are out of range.
 func (f *sweepFlags) check() error {
 	if f.Poisson && !f.Given("gaps-us") {
 		return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
@@ -112,4 +112,132 @@ func (x *commands) sweep(cases []report.Case, ctx context.Context) ([]sweepRow, 
 		meter.Add(1)
 	}
 	return rows, nil
+}
+
+type trunkFlags struct {
+	profileFlag
+	payloadFlag
+	Count    int     `flag:"count" default:"100" range:"1..100000" help:"payloads of each sender"`
+	Gap      float64 `flag:"gap-us" range:"0..1000000" help:"microseconds between a sender's postings (default: as fast as the host can)"`
+	Senders  int     `flag:"senders" default:"2" range:"1..16" help:"hosts that send, each to one of its own"`
+	Slow     float64 `flag:"slow" default:"1" range:"1..1000" help:"the first sender's bus takes so many times as long for each byte"`
+	Packet   int     `flag:"packet" range:"0..16777216" help:"most bytes of a packet; the trunk is free between packets (default: a payload is one packet)"`
+	Watchdog float64 `flag:"watchdog-us" range:"0..1000000" help:"end a payload whose sender holds the trunk and moves nothing for so many microseconds (default: never)"`
+}
+
+// shared checks the flags and loads the profile: a case for each policy.
+func (f *trunkFlags) shared(flag string, policies ...string) (all []report.Case, err error) {
+	if err := checkPolicies(flag, policies...); err != nil {
+		return nil, err
+	}
+	p, err := loadProfile("--profile", f.Profile)
+	for _, policy := range policies {
+		all = append(all, report.Case{Profile: p, Policy: policy, Payload: f.Payload, Count: f.Count, Gap: profile.Micros(f.Gap), Warmup: -1,
+			Trunk: virtual.Trunk{Senders: f.Senders, Slow: f.Slow, Packet: f.Packet, Watchdog: profile.Micros(f.Watchdog)}})
+	}
+	return all, err
+}
+
+type trunksFlags struct {
+	trunkFlags
+	Policies []string `flag:"policies" split:"comma" default:"store-and-forward,eager,amp" help:"delivery policies"`
+}
+
+func (f *trunksFlags) cases() ([]report.Case, error) { return f.shared("--policies", f.Policies...) }
+
+// trunkPicture shows who holds a trunk.
+type trunkPicture struct {
+	trunkFlags `override:"count" default:"4"`
+	policyFlag
+}
+
+func (f *trunkPicture) one() (report.Case, error) {
+	all, err := f.shared("--policy", f.Policy)
+	if err != nil {
+		return report.Case{}, err
+	}
+	return all[0], nil
+}
+
+type fetchFlags struct {
+	loneFlags
+	Server float64 `flag:"server-us" range:"0..1000000" help:"microseconds that the server takes between the request and the page"`
+}
+
+func (f *fetchFlags) measured() (c report.Case, err error) {
+	c, err = f.loneFlags.measured()
+	c.Server = profile.Micros(f.Server)
+	return c, err
+}
+
+// fetched is the JSON object of "trapeze-lab model fetch". In its transfers, packets of flow 1
+// are requests, and their bytes those of the control message.
+type fetched struct {
+	*report.Fetch
+	Transfers transfers `json:"transfers" text:"flat"`
+}
+
+func fetch(c report.Case, ctx context.Context) (fetched, error) {
+	r, err := c.Fetch(ctx)
+	if err != nil {
+		return fetched{}, err
+	}
+	return fetched{r, transfersOf(r.Log)}, nil
+}
+
+// Buses and links of a projection on PCIe: one profile for each generation, and the rates of
+// Ethernet in Gb/s.
+var (
+	pcieBuses = []string{"pcie3-x8-10g", "pcie4-x16-100g", "pcie5-x16-400g", "pcie6-x16-800g"}
+	ethernets = []float64{10, 25, 50, 100, 200, 400, 800}
+)
+
+type projectFlags struct {
+	profileFlag
+	policyFlag `override:"policy" help:"delivery policy beside store and forward"`
+	payloadFlag
+	Bus   []float64 `flag:"bus" default:"1,2,4,8" range:"0.001..1000" help:"factors of the buses' bandwidth"`
+	Link  []float64 `flag:"link" default:"1,2,4,8" range:"0.001..1000" help:"factors of the link's bandwidth"`
+	PCIe  bool      `flag:"pcie" help:"PCIe 3 to 6 beside 10 to 800 Gb/s instead of factors"`
+	Given cmdtable.Given
+}
+
+func (f *projectFlags) projection() (o report.Projection, err error) {
+	if err := cmp.Or(checkPolicies("--policy", f.Policy), between("--payload", f.Payload, 1, search.MaxPayload, "bytes")); err != nil {
+		return o, err
+	}
+	o = report.Projection{Policy: f.Policy, Payload: f.Payload}
+	if !f.PCIe {
+		return f.scaled(o)
+	}
+	for _, flag := range []string{"profile", "bus", "link"} {
+		if f.Given(flag) {
+			return o, option.Errorf("--%s goes without --pcie, which has buses and links of its own", flag)
+		}
+	}
+	for _, name := range pcieBuses {
+		p, err := profile.Hosts.Load(name)
+		if err != nil {
+			return o, err
+		}
+		o.Buses, o.Labels = append(o.Buses, p), append(o.Labels, name[:strings.LastIndex(name, "-")])
+	}
+	for _, gigabits := range ethernets {
+		o.Links = append(o.Links, gigabits*1000/8)
+	}
+	return o, nil
+}
+
+func (f *projectFlags) scaled(o report.Projection) (report.Projection, error) {
+	p, err := loadProfile("--profile", f.Profile)
+	if err != nil {
+		return o, err
+	}
+	for _, b := range f.Bus {
+		o.Buses, o.Labels = append(o.Buses, report.FasterBus(p, b)), append(o.Labels, fmt.Sprintf("bus x %g", b))
+	}
+	for _, l := range f.Link {
+		o.Links = append(o.Links, p.Link.Pulse.Bandwidth()*l)
+	}
+	return o, nil
 }

@@ -43,6 +43,14 @@ func (l Library[T]) Source(name string) ([]byte, error) {
 	return text, nil
 }
 
+// About returns the summary and the text of a built-in platform.
+func (l Library[T]) About(name string) (summary, text string) {
+	b, _ := l.Source(name)
+	file, _ := read(name, b)
+	summary, _ = file.settings["summary"].(string)
+	return summary, string(b)
+}
+
 // Load returns a built-in platform by name, or reads the file if the name ends in .toml. Errors
 // are *Error.
 func (l Library[T]) Load(name string) (none T, err error) {
@@ -60,7 +68,6 @@ func (l Library[T]) Load(name string) (none T, err error) {
 // maxBases bounds how many files a file rests on, one upon the other.
 const maxBases = 8
 
-// parse reads a file and those that it is based on.
 func (l Library[T]) parse(title, file string, text []byte) (none T, err error) {
 	r := &resolver{name: title, file: file, known: []string{"base"}}
 	for {
