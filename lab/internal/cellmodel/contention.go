@@ -1,11 +1,9 @@
 package cellmodel
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
@@ -40,19 +38,6 @@ type fifo struct {
 	stops   int
 	highest int
 	lost    []Lost // by channel
-}
-
-// checkContention refuses options that do not fit a scenario.
-func (s *Scenario) checkContention(o *Options) error {
-	switch contended := s.Name == "contention"; {
-	case !contended && o.Busy != 0:
-		return &option.Error{Option: "--busy", Value: fmt.Sprint(o.Busy), Allowed: "with scenario contention"}
-	case !contended && o.NeverStop:
-		return &option.Error{Option: "--never-stop", Value: "true", Allowed: "with scenario contention"}
-	case !(o.Busy >= 0 && o.Busy <= MaxBusy):
-		return &option.Error{Option: "--busy", Value: fmt.Sprint(o.Busy), Allowed: fmt.Sprintf("0 to %d percent", MaxBusy)}
-	}
-	return nil
 }
 
 // contention sends on two channels to a host whose memory others use, too: what is stored of a cell
@@ -100,7 +85,6 @@ func (m *machine) admit(c cell) {
 	}
 }
 
-// taken looks whether a peer that was stopped may go on.
 func (m *machine) taken(c cell, left int) {
 	if m.fifo.told && left <= startAt {
 		m.fifo.told = false

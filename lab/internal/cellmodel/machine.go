@@ -8,7 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
-// message is one PDU on its way.
 type message struct {
 	number, channel int
 	from, to        int // hosts
@@ -36,7 +35,6 @@ type nic struct {
 	next     profile.Time // when the host's program can begin its next store
 }
 
-// machine is all hosts, and the clock.
 type machine struct {
 	*profile.Cells
 	events.Clock
@@ -55,7 +53,6 @@ const (
 	decides
 )
 
-// run carries out what is to be done, until nothing is.
 func (m *machine) run() {
 	for m.Next() {
 	}
@@ -122,7 +119,6 @@ func (m *machine) nextCell(fifo *[]*message) cell {
 	return c
 }
 
-// work keeps a NIC busy with one cell.
 func (m *machine) work(host int, step cells.Step, c cell, takes profile.Time, done func()) {
 	m.nics[host].busy = true
 	m.transfers = append(m.transfers, Transfer{Host: host, Channel: c.of.channel, Message: c.of.number, Step: step,
@@ -134,7 +130,6 @@ func (m *machine) work(host int, step cells.Step, c cell, takes profile.Time, do
 	})
 }
 
-// sent lets a cell go its way.
 func (m *machine) sent(c cell) {
 	m.At(m.Now+m.Path, happens, func() {
 		m.admit(c)
@@ -142,7 +137,6 @@ func (m *machine) sent(c cell) {
 	})
 }
 
-// arrived takes note of a cell that was stored.
 func (m *machine) arrived(c cell) {
 	if !c.last {
 		return

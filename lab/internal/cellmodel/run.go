@@ -64,7 +64,6 @@ func (m *machine) duplex(o Options) Result {
 	return m.rates(all, o.Bytes)
 }
 
-// postStream posts the messages of a stream.
 func (m *machine) postStream(from, to, bytes int) (all []*message) {
 	for range max(leastStream, streamCells/cells.Count(bytes)) {
 		all = append(all, m.post(from, to, 1, cells.Low, bytes, nil))
@@ -81,7 +80,6 @@ func (m *machine) rates(all []*message, bytes int) Result {
 	return Result{Interval: took / profile.Time(n), Data: gigabits(count*bytes, took), Total: gigabits(n*m.Bytes, took)}
 }
 
-// gigabits is a rate in Gb/s.
 func gigabits(bytes int, in profile.Time) float64 { return 8 * float64(bytes) / float64(in) * 1e3 }
 
 func (m *machine) bounce(o Options) Result {

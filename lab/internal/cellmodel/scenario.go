@@ -1,7 +1,21 @@
+// Package cellmodel sends cells through NICs with channels, in virtual time. The cells are
+// cut by [cells.Cutter], and which one is next [cells.Waiting] says: the code that sends
+// real cells, under a clock whose steps cost what a platform says.
+//
+// What is modelled: programs, which need a store for each message and some time to answer
+// one; a NIC for each host, which sends or receives one cell at a time, with a FIFO of
+// messages for each priority and one of received cells; and paths between the NICs, which
+// take a fixed time and are never in each other's way. A receive FIFO fills in scenario
+// "contention" alone, where other users of memory delay what a NIC stores: it says stop and start, or
+// loses cells. In the others received cells wait for one cell sent at most. What is not modelled: caches.
+//
+// Results are exact integers of picoseconds: the same options give the same bytes.
 package cellmodel
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
@@ -108,17 +122,13 @@ type Result struct {
 // Run carries a scenario out. It fails with *option.Error, which names the option of the
 // command.
 func Run(o Options) (*Result, error) {
-	s, err := ByName(o.Scenario)
-	if err != nil {
-		return nil, err
+	i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == o.Scenario })
+	if i < 0 {
+		return nil, &option.Error{Option: "--scenario", Value: o.Scenario, Allowed: Names()}
 	}
-	if o.Bytes == 0 {
-		o.Bytes = s.Bytes
-	}
-	if o.Participants == 0 {
-		o.Participants = s.Participants
-	}
-	switch {
+	s := &scenarios[i]
+	o.Bytes, o.Participants = cmp.Or(o.Bytes, s.Bytes), cmp.Or(o.Participants, s.Participants)
+	switch contended := s.Name == "contention"; {
 	case o.Platform == nil:
 		return nil, &option.Error{Option: "--profile", Value: "nil", Allowed: "a platform"}
 	case o.Bytes < 1 || o.Bytes > s.MaxBytes:
@@ -127,9 +137,12 @@ func Run(o Options) (*Result, error) {
 		return nil, &option.Error{Option: "--participants", Value: fmt.Sprint(o.Participants), Allowed: "with scenarios barrier and multicast"}
 	case s.Participants != 0 && (o.Participants < 1 || o.Participants > MaxParticipants):
 		return nil, &option.Error{Option: "--participants", Value: fmt.Sprint(o.Participants), Allowed: fmt.Sprintf("1 to %d", MaxParticipants)}
-	}
-	if err := s.checkContention(&o); err != nil {
-		return nil, err
+	case !contended && o.Busy != 0:
+		return nil, &option.Error{Option: "--busy", Value: fmt.Sprint(o.Busy), Allowed: "with scenario contention"}
+	case !contended && o.NeverStop:
+		return nil, &option.Error{Option: "--never-stop", Value: "true", Allowed: "with scenario contention"}
+	case !(o.Busy >= 0 && o.Busy <= MaxBusy):
+		return nil, &option.Error{Option: "--busy", Value: fmt.Sprint(o.Busy), Allowed: fmt.Sprintf("0 to %d percent", MaxBusy)}
 	}
 	m := newMachine(o.Platform, 1+max(o.Participants, 1))
 	r := s.run(m, o)
@@ -143,14 +156,4 @@ func Run(o Options) (*Result, error) {
 		}
 	}
 	return &r, nil
-}
-
-// ByName returns a scenario, or an *option.Error.
-func ByName(name string) (Scenario, error) {
-	for _, s := range scenarios {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	return Scenario{}, &option.Error{Option: "--scenario", Value: name, Allowed: Names()}
 }
