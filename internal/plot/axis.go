@@ -82,7 +82,6 @@ const mostTicks = 14
 // fewDecades is of how many powers of ten an axis has ticks between them too.
 const fewDecades = 4
 
-// ticks returns the marked values.
 func (s scale) ticks() []float64 {
 	var t []float64
 	if factor := s.base(); factor > 0 {

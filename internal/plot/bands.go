@@ -141,7 +141,6 @@ func (b *Bands) stripe(c *canvas, x scale, s Stripe) {
 	}
 }
 
-// areas draws the bands' rates.
 func (b *Bands) areas(c *canvas, x scale) {
 	greatest := 0.0
 	for _, rates := range b.rates {

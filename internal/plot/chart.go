@@ -89,7 +89,6 @@ type look struct {
 	pale               bool
 }
 
-// style is the look as attributes of a line.
 func (l look) style() string {
 	s := `stroke="` + l.stroke + `" stroke-width="` + num(l.width) + `"`
 	if l.dash != "" {

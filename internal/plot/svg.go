@@ -12,7 +12,6 @@ import (
 	"strings"
 )
 
-// canvas collects the elements of a picture.
 type canvas struct {
 	b             bytes.Buffer
 	width, height float64 // of what is drawn
@@ -21,7 +20,6 @@ type canvas struct {
 // drawing is a picture that can stand in another one. draw adds to the size of the canvas what it takes.
 type drawing interface{ draw(c *canvas) error }
 
-// Errors of what cannot be drawn.
 var (
 	ErrEmpty   = errors.New("nothing to draw")
 	ErrTooMany = errors.New("too many transfers") // more than can be told apart
@@ -87,7 +85,6 @@ func (c *canvas) text(x, y float64, anchor, extra, s string) {
 	fmt.Fprintf(&c.b, `<text x="%s" y="%s" text-anchor="%s"%s>%s</text>`+"\n", num(x), num(y), anchor, extra, escape(s))
 }
 
-// heading writes a title, and a note below it.
 func (c *canvas) heading(x float64, title, note string) {
 	c.text(x, 24, "start", `font-size="15" font-weight="bold"`, title)
 	c.text(x, 44, "start", `fill="#444"`, note)

@@ -133,7 +133,6 @@ type beside struct {
 	random  *rand.Rand
 }
 
-// pick picks a region at random.
 func (b *beside) pick() int { return b.random.IntN(len(b.regions[0])) }
 
 // makeBeside makes unused VIs, CQs and regions.

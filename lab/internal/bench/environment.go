@@ -55,7 +55,6 @@ func processor() string {
 	return ""
 }
 
-// firstLine of a file, empty if there is none.
 func firstLine(path string) string {
 	b, _ := os.ReadFile(path)
 	line, _, _ := strings.Cut(string(b), "\n")

@@ -145,7 +145,6 @@ func (p *Peer) answers(q *question) bool {
 	return q.test != "" && q.wire == "" && wires[p.wire].has(q.test)
 }
 
-// ask measures the peer.
 func (p *Peer) ask(ctx context.Context, q *asked) (a Answer, err error) {
 	if p.wire != "" {
 		return q.ofTask(ctx, q.task(p.wire))

@@ -73,7 +73,6 @@ func (q *asked) conclude() (rows []Row) {
 	return rows
 }
 
-// row sums up the answers of one competitor in these rounds.
 func (q *asked) row(p *Peer, rounds []int) Row {
 	r := Row{Test: q.name, Bytes: Size(q.bytes), Pair: q.Pair, Rounds: len(rounds), Who: p.Name, Unit: q.unit,
 		Failure: q.failures[p.Name], Incomplete: len(q.crossings) < q.comparison.Rounds}

@@ -19,7 +19,6 @@ import (
 // Test names a measurement.
 type Test string
 
-// Tests.
 const (
 	// Latency: halves of round trips, one message at a time.
 	Latency Test = "latency"

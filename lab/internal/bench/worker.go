@@ -7,10 +7,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -24,7 +31,6 @@ const readyLine = "ready"
 // Role of a worker.
 type Role string
 
-// Roles.
 const (
 	// Source starts round trips, or sends the stream.
 	Source Role = "source"
@@ -188,4 +194,77 @@ func (p *part) timed(side *Side, turn func(i int) error) error {
 		}
 		last = ticks.Now()
 	}
+}
+
+// garbagePiece is the number of bytes that one allocation has: what a small request of a server
+// takes.
+const garbagePiece = 1024
+
+// garbageKept holds the last pieces, so that the compiler cannot leave them out.
+var garbageKept atomic.Pointer[[garbagePiece]byte]
+
+// makeGarbage allocates and drops rate bytes a second on a goroutine of its own, until
+// the function that it returns is called.
+func makeGarbage(rate int64) (stop func()) {
+	var ended atomic.Bool
+	var made sync.WaitGroup
+	if rate > 0 {
+		made.Go(func() {
+			for last := time.Now(); !ended.Load(); {
+				time.Sleep(time.Millisecond)
+				now := time.Now()
+				for due := rate * int64(now.Sub(last)) / int64(time.Second); due > 0; due -= garbagePiece {
+					garbageKept.Store(new([garbagePiece]byte))
+				}
+				last = now
+			}
+		})
+	}
+	return func() {
+		ended.Store(true)
+		made.Wait()
+	}
+}
+
+// profile writes where a worker's CPU time goes, in the form of "go tool pprof", to a
+// file in a folder, until the function that it returns is called. It does nothing
+// without a folder.
+func (p *part) profile() (stop func() error, err error) {
+	if p.Profiles == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(filepath.Join(p.Profiles, fmt.Sprintf("%s-%dB-%s-%d.pprof", p.Test, p.Bytes, p.Role, os.Getpid())))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
+// openServer makes both NICs, and serves them behind vfio-user until ctx ends.
+func (p *part) openServer(ctx context.Context) (func(*Side) error, error) {
+	nics, err := emulator.Fleet(ctx, "emu:", p.Sockets)
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan error, len(nics))
+	for i, d := range nics {
+		p.later(d.Close)
+		server, err := vfiouser.NewServer(d, vfiouser.ServerOptions{})
+		if err != nil {
+			return nil, err
+		}
+		l, err := vfiouser.Listen(p.Sockets[i], 0o600)
+		if err != nil {
+			return nil, err
+		}
+		go func() { ended <- server.Serve(ctx, l) }()
+	}
+	p.ready()
+	return func(*Side) error { return <-ended }, nil
 }

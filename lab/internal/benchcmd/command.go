@@ -89,7 +89,6 @@ type conditions struct {
 	markdown   bool   // where it was measured stands below the table, not above
 }
 
-// under returns the conditions of a report.
 func (c *conditions) under() *conditions { return c }
 
 // asked are the flags F of a command that measures.
@@ -145,7 +144,6 @@ func measures[F, R any, PF asked[F], PR report[R]](e env, name string, measure f
 	}, *new(R))
 }
 
-// printed prints a report for people.
 func printed(out io.Writer, c *conditions, r interface{ Table(io.Writer) error }) error {
 	env := &c.Environment
 	if !c.markdown {

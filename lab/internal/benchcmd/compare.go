@@ -39,7 +39,6 @@ func (e env) compare(ctx context.Context, f *compareFlags, r *compareReport, ste
 	return len(r.Rows) > 0, err
 }
 
-// compareReport holds what bench compare --json prints.
 type compareReport struct {
 	Rows []bench.Row `json:"rows"`
 	conditions
@@ -94,7 +93,6 @@ func (r *compareReport) writeRows(out io.Writer) error {
 	return err
 }
 
-// picture draws all latencies and bandwidths against sizes.
 func (r *compareReport) draw(string) ([]byte, error) {
 	var points []point
 	for i, row := range r.Rows {

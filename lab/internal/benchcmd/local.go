@@ -14,7 +14,6 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
-// scalingReport holds what bench scaling --json prints.
 type scalingReport struct {
 	conditions
 	scaling.Result
@@ -64,7 +63,6 @@ func (r *scalingReport) draw(string) ([]byte, error) {
 	return chart.SVG()
 }
 
-// breakdownReport holds what bench breakdown --json prints.
 type breakdownReport struct {
 	conditions
 	breakdown.Result
@@ -75,7 +73,6 @@ func measureBreakdown(ctx context.Context, f *breakdown.Options, r *breakdownRep
 	return false, err
 }
 
-// driverReport holds what bench driver --json prints.
 type driverReport struct {
 	conditions
 	drivercost.Result
@@ -91,13 +88,11 @@ func measureDriver(ctx context.Context, f *driverFlags, r *driverReport, step be
 	return false, err
 }
 
-// idleReport holds what bench idle --json prints.
 type idleReport struct {
 	conditions
 	Results []idleRow `json:"results"`
 }
 
-// idleRow is one place.
 type idleRow struct {
 	Place     string       `json:"place"`
 	Idle      bench.Figure `json:"idle_s"`

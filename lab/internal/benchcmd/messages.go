@@ -99,7 +99,6 @@ func measureMessages(ctx context.Context, f *benchFlags, r *benchReport, step be
 	return true, nil
 }
 
-// benchReport holds what bench --json prints.
 type benchReport struct {
 	conditions
 	Results []result `json:"results"`

@@ -70,14 +70,12 @@ func Run(ctx context.Context, o Options, progress bench.Progress) (r Result, err
 	return r, err
 }
 
-// round is one round's figures in ticks.
 type round struct {
 	border float64
 	spent  [phaseCount]float64
 	whole  float64
 }
 
-// sum is the time of all phases.
 func sum(spent [phaseCount]float64) (sum float64) {
 	for _, s := range spent {
 		sum += s

@@ -32,7 +32,6 @@ type timeline struct {
 	marks   [phaseCount]uint32
 }
 
-// total is the sum of the phases.
 func (t *timeline) total() (sum uint64) {
 	for _, s := range t.spent {
 		sum += s
@@ -40,7 +39,6 @@ func (t *timeline) total() (sum uint64) {
 	return sum
 }
 
-// begin starts a message.
 func (t *timeline) begin(p phase) {
 	t.spent, t.marks = [phaseCount]uint64{}, [phaseCount]uint32{}
 	t.on, t.now = t.watched, p
@@ -54,7 +52,6 @@ func (t *timeline) turn(p phase) {
 	}
 }
 
-// end ends the message.
 func (t *timeline) end() {
 	t.mark(phaseRest)
 	t.on = false

@@ -59,10 +59,8 @@ func Run(ctx context.Context, o bench.Local, progress bench.Progress) (r Result,
 // interrupts.
 const window = 512
 
-// minRounds is the number of rounds at least.
 const minRounds = 10
 
-// measure measures one way of posting and taking back.
 func measure(ctx context.Context, d time.Duration, batch int, withCQ bool) (c Cost, err error) {
 	r, err := New(ctx, batch, withCQ)
 	if err != nil {

@@ -65,7 +65,6 @@ type Effort struct {
 // DefaultEffort takes about a minute; more, or a second start from where it ended, does not improve the fit.
 var DefaultEffort = Effort{Outer: 45, Inner: 60}
 
-// observation is a row that takes part in the fit.
 type observation struct {
 	row   published.Row
 	sigma float64 // relative
@@ -208,7 +207,6 @@ func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, er
 	return sum + off + k.deviations(x), err
 }
 
-// squares is the sum of squared deviations of rows.
 func squares(m *published.Model, observations []observation) (sum float64, err error) {
 	for _, o := range observations {
 		v, err := m.Compute(o.row)

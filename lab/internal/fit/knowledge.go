@@ -1,6 +1,5 @@
 package fit
 
-// limit bounds a parameter.
 type limit struct{ low, high float64 }
 
 // expectation is a value that a parameter has unless the rows say otherwise;

@@ -31,7 +31,6 @@ type frame struct {
 	transfers [dmalog.Engines][]dmalog.Record
 }
 
-// flow is one direction of a log.
 type flow struct {
 	number  int
 	engines []dmalog.Engine // that are in the log
@@ -136,7 +135,6 @@ func (f *flow) post() {
 	}
 }
 
-// arrivals are the frames as the model takes them.
 func (f *flow) arrivals() []virtual.Frame {
 	frames := make([]virtual.Frame, len(f.frames))
 	for i, one := range f.frames {
@@ -145,5 +143,4 @@ func (f *flow) arrivals() []virtual.Frame {
 	return frames
 }
 
-// has reports whether an engine is in the log.
 func (f *flow) has(e dmalog.Engine) bool { return slices.Contains(f.engines, e) }

@@ -78,7 +78,9 @@ func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profil
 	if err != nil {
 		return nil, err
 	}
-	model, err := flowOf(inOrder(run.AsLive()))
+	live := run.AsLive()
+	slices.SortStableFunc(live, func(a, b dmalog.Record) int { return a.Packet - b.Packet })
+	model, err := flowOf(live)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +133,6 @@ func disorder(live, model *flow) []int {
 // alike reports whether two cut a frame into the same sizes.
 func alike(a, b []dmalog.Record) bool {
 	return slices.EqualFunc(a, b, func(a, b dmalog.Record) bool { return a.Bytes == b.Bytes })
-}
-
-// inOrder sorts the records of one direction by packet.
-func inOrder(records []dmalog.Record) []dmalog.Record {
-	slices.SortStableFunc(records, func(a, b dmalog.Record) int { return a.Packet - b.Packet })
-	return records
 }
 
 // planOf makes the policies of a log: the sender's of one direction and the receiver's of the other.

@@ -153,7 +153,6 @@ func (p *Plan) Run(ctx context.Context, progress bench.Progress) (r Result, err 
 	return r, nil
 }
 
-// upTo returns the counts up to most, and most.
 func upTo(counts []int, most int) (r []int) {
 	for _, n := range counts {
 		if n < most {
