@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
@@ -247,25 +246,4 @@ func TestLentFramesAreWhole(t *testing.T) {
 		w.run("the message", func() bool { return r.Status().Done() && s.Status().Done() })
 		mustEqual(t, in[0], out[0])
 	})
-}
-
-// TestLentOverBadWires loses, doubles and delays frames that refer.
-func TestLentOverBadWires(t *testing.T) {
-	for _, mode := range []string{"whole frames", "in parts"} {
-		for seed := range uint64(4) {
-			t.Run(fmt.Sprint(mode, seed), func(t *testing.T) {
-				options := []option{lossy(seed, 0.1, 0.1, 0.2, 0), func(_ *engine.Config, p *port) { p.checksum = false }}
-				if mode == "in parts" {
-					options = append(options, inParts(nil))
-				}
-				w, v, p, a, _ := lentPair(t, 4096, nil, options...)
-				for i := range 8 {
-					mustArrive(t, v, p, 40_000+i, uint64(i))
-				}
-				if a.lent < 80 || w.a.e.Counter(datasheet.CounterFramesRetransmitted) == 0 {
-					t.Errorf("%d lent, %d frames sent again", a.lent, w.a.e.Counter(datasheet.CounterFramesRetransmitted))
-				}
-			})
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package engine_test
 
 import (
-	"testing"
-
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -57,50 +55,6 @@ func (v *vi) remote(sizes ...int) (*descriptors.Descriptor, [][]byte) {
 	return d, bufs
 }
 
-// wires runs f over a wire with a window, over one that loses nothing, and over one that also carries short frames.
-func wires(t *testing.T, f func(t *testing.T, options ...option)) {
-	t.Run("window", func(t *testing.T) { f(t) })
-	t.Run("lossless", func(t *testing.T) { f(t, exactly(nil)) })
-	t.Run("short", func(t *testing.T) { f(t, exactly(nil), withSlots) })
-}
-
 func withRights(access datasheet.Access) func(*datasheet.CreateEndpointBody) {
 	return func(b *datasheet.CreateEndpointBody) { b.Rights = access }
-}
-
-// TestManyReads posts more reads than a peer serves at a time, with sends between them
-// and sends the other way: sends pass reads, completions do not.
-func TestManyReads(t *testing.T) {
-	wires(t, func(t *testing.T, options ...option) {
-		w, v, p := pair(t, withRights(bothRights), options...)
-		from := p.target(64*1000, bothRights)
-		copy(from.mem, pattern(len(from.mem), 2))
-		var posted, receives, back []*descriptors.Descriptor
-		var got [][]byte
-		for i := range 30 {
-			d, in := v.read(from, 1000*i, 5000)
-			s, out := v.descriptor(300)
-			copy(out[0], pattern(300, uint64(i)))
-			r, at := p.descriptor(300)
-			b, _ := p.descriptor(700)
-			posted, receives, back, got = append(posted, d, s), append(receives, r), append(back, b), append(got, in[0], at[0])
-			h, _ := v.descriptor(700)
-			v.postRecv(h)
-		}
-		p.postRecv(receives...)
-		v.postSend(posted...)
-		p.postSend(back...)
-		w.run("all completions", func() bool {
-			for i, d := range posted[1:] {
-				if d.Status().Done() && !posted[i].Status().Done() {
-					t.Fatalf("descriptor %d completed before the one that was posted before it", i+1)
-				}
-			}
-			return posted[len(posted)-1].Status().Done() && back[len(back)-1].Status().Done()
-		})
-		for i := range 30 {
-			mustEqual(t, got[2*i], from.mem[1000*i:][:5000])
-			mustEqual(t, got[2*i+1], pattern(300, uint64(i)))
-		}
-	})
 }

@@ -10,9 +10,9 @@ import (
 
 // placeUnderWay has a message with a tag and a payload of three frames come as far as its first
 // frame, and then calls change; the rest follows.
-func placeUnderWay(t *testing.T, options []option, level func(*datasheet.CreateEndpointBody), change func(b *ring)) (s *datasheet.RingSlot, b *ring, place []byte) {
+func placeUnderWay(t *testing.T, level func(*datasheet.CreateEndpointBody), change func(b *ring)) (s *datasheet.RingSlot, b *ring, place []byte) {
 	t.Helper()
-	w, a, b := ringPair(t, level, options...)
+	w, a, b := ringPair(t, level)
 	place = b.place(0x305, 6000)
 	s, own := b.receive(6000)
 	began := false
@@ -35,41 +35,41 @@ func placeUnderWay(t *testing.T, options []option, level func(*datasheet.CreateE
 	return s, b, place
 }
 
-// A message under way keeps the place that it began with, whatever is stored to its entry.
-func TestRingPlaceChangedUnderWay(t *testing.T) {
-	levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
-		var other []byte
-		s, _, place := placeUnderWay(t, nil, level, func(b *ring) { other = b.place(0x305, 6000) })
-		arrived(t, s, pattern(ringMessage, 1), 5000, 5000, 6, 0x305)
-		mustEqual(t, place[:5000], pattern(5000, 1))
-		zeroes(t, "the new place", other)
-	})
-}
-
-// Once SET_PAYLOAD is answered, nothing lands any more where the entry said before.
-func TestRingPlaceWithdrawnUnderWay(t *testing.T) {
-	levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
-		var then []byte
-		s, b, place := placeUnderWay(t, nil, level, func(b *ring) {
+// TestRingPlaceUnderWay: a message under way keeps the place that it began with, whatever is stored to its entry. Once
+// SET_PAYLOAD is answered, nothing lands any more where the entry said before, and memory that is deregistered costs the
+// payload, not the connection.
+func TestRingPlaceUnderWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		change        func(b *ring) (new []byte)
+		length, place uint32 // of the message that has come
+	}{
+		"changed": {func(b *ring) []byte { return b.place(0x305, 6000) }, 5000, 6},
+		"withdrawn": {func(b *ring) []byte {
 			start(b.n, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: b.id, Entry: 5})
+			return nil
+		}, 0, 0},
+		"deregistered": {func(b *ring) []byte {
+			start(b.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: b.memory})
+			return nil
+		}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
+				var other []byte
+				s, b, place := placeUnderWay(t, level, func(b *ring) { other = c.change(b) })
+				arrived(t, s, pattern(ringMessage, 1), c.length, 5000, c.place, 0x305)
+				should.Be(t, len(b.n.events), 0, "%+v", b.n.events)
+				zeroes(t, "the new place", other)
+				if c.length > 0 {
+					mustEqual(t, place[:5000], pattern(5000, 1))
+					return
+				}
+				zeroes(t, "the place behind the first frame", place[2048:])
+				should.Be(t, b.n.e.Counter(datasheet.CounterPayloadsDiscarded), 1, "payloads discarded")
+				should.Be(t, b.table[5] == datasheet.RingPlace{}, name == "withdrawn", "the entry is empty")
+			})
 		})
-		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
-		if then = place[2048:]; b.n.e.Counter(datasheet.CounterPayloadsDiscarded) != 1 {
-			t.Errorf("%d payloads discarded", b.n.e.Counter(datasheet.CounterPayloadsDiscarded))
-		}
-		zeroes(t, "the place withdrawn", then)
-		should.Be(t, b.table[5], datasheet.RingPlace{}, "the entry")
-	})
-}
-
-// Memory of an entry that is deregistered costs the payload, not the connection.
-func TestRingPlaceDeregisteredUnderWay(t *testing.T) {
-	levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
-		s, b, place := placeUnderWay(t, nil, level, func(b *ring) { start(b.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: b.memory}) })
-		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
-		zeroes(t, "memory that is not registered", place[2048:])
-		should.Be(t, len(b.n.events), 0, "%+v", b.n.events)
-	})
+	}
 }
 
 // A ring that is disconnected and destroyed while a payload is under way gives its memory

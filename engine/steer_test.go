@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 
@@ -218,37 +217,51 @@ func TestPayloadTableReordered(t *testing.T) {
 	}
 }
 
-// TestPayloadTableEntryFails: an entry that is too small, or whose memory is gone,
-// fails as a receive's buffer would.
+// TestPayloadTableEntryFails: an entry that is too small, or whose memory is taken away once it has been used, fails as a
+// receive's buffer would.
 func TestPayloadTableEntryFails(t *testing.T) {
-	for name, want := range map[string]datasheet.Status{
-		"too small":    datasheet.StatusLengthError,
-		"deregistered": datasheet.StatusProtectionError,
+	const size = 100
+	for name, c := range map[string]struct {
+		change  func(*datasheet.CreateEndpointBody)
+		options []option
+		length  int
+		want    datasheet.Status
+	}{
+		"too small":                  {unreliable, nil, size - 1, datasheet.StatusLengthError},
+		"unreliable, deregistered":   {unreliable, nil, size, datasheet.StatusProtectionError},
+		"exact wire, deregistered":   {nil, []option{exactly(nil)}, size, datasheet.StatusProtectionError},
+		"acknowledged, deregistered": {nil, nil, size, datasheet.StatusProtectionError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.Unreliable })
+			w, v, p := pair(t, c.change, c.options...)
 			w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
-			size := 99
-			if want == datasheet.StatusProtectionError {
-				size = 100
+			entry := p.target(c.length, 0)
+			do(w.b, datasheet.OpSetPayload, datasheet.SetPayloadBody{Address: entry.address, Endpoint: p.id, Handle: entry.handle, Length: uint32(c.length)})
+			send := func() (sent, received datasheet.Status) {
+				d, _ := p.receiver(size)
+				m, out := v.descriptor(size)
+				copy(out[0], pattern(size, 1))
+				m.SetImmediate(0)
+				v.postSend(m)
+				w.run("the end of the message", func() bool { return d.Status().Done() && m.Status().Done() })
+				return m.Status(), d.Status()
 			}
-			mem, address, iova := w.b.alloc(size)
-			r := do(w.b, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{Address: address, Length: uint64(size), IOVA: iova})
-			h := datasheet.Reply[datasheet.RegionReply](r).Handle
-			do(w.b, datasheet.OpSetPayload, datasheet.SetPayloadBody{Address: address, Endpoint: p.id, Handle: h, Length: uint32(size)})
-			if want == datasheet.StatusProtectionError {
-				do(w.b, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
+			if c.length == size {
+				if sent, received := send(); sent.Failed() || received.Failed() {
+					t.Fatal(sent, received)
+				}
+				mustEqual(t, entry.mem, pattern(size, 1))
+				clear(entry.mem)
+				deregister(w.b, entry.handle)
 			}
-			d, _ := p.receiver(100)
-			m, out := v.descriptor(100)
-			copy(out[0], pattern(100, 1))
-			m.SetImmediate(0)
-			v.postSend(m)
-			w.run("the end of the receive", func() bool { return d.Status().Done() })
-			if d.Status()&want == 0 || !bytes.Equal(mem, make([]byte, size)) {
-				t.Errorf("%v, want %v", d.Status(), want)
+			sent, received := send()
+			if received&c.want == 0 || (sent&datasheet.StatusRemoteDescriptor != 0) != (c.change == nil) {
+				t.Errorf("%v, %v, want %v", sent, received, c.want)
 			}
-			mustArrive(t, v, p, 100, 2)
+			mustEqual(t, entry.mem, make([]byte, c.length))
+			if c.change != nil {
+				mustArrive(t, v, p, size, 2)
+			}
 		})
 	}
 }
