@@ -49,7 +49,7 @@ func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration
 	}
 	counters, err := protocol.ParseCounters(reply.Bytes())
 	if err != nil {
-		return fail(errors.Join(ErrProtocol, err))
+		return fail(err)
 	}
 	return ServerInfo{
 		Page: int(d.Page), Span: int64(d.Span), Capacity: int64(d.Capacity), ReadOnly: d.ReadOnly,

@@ -111,9 +111,9 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 	start := time.Now()
 	r, err := x.pool.read(ctx, page, into, &k)
 	if err != nil || k.Host < 0 {
-		return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
+		return r.Stamp, 0, err
 	}
-	s, pool := protocol.Stamp{Version: r.Version, Client: r.Client}, x.pool.view.Load().Pool
+	s, pool := r.Stamp, x.pool.view.Load().Pool
 	switch {
 	case int(k.Host) >= len(x.hosts): // other clients have another list
 	case int(k.Host) == x.self:
@@ -128,7 +128,7 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 		x.pool.move(ctx, page, s, int(k.Host), x.self) // it is not there
 	}
 	r, err = x.pool.read(ctx, page, into, nil)
-	return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
+	return r.Stamp, 0, err
 }
 
 // evict sends a page that leaves this client's memory to a host, unless another has it.

@@ -38,7 +38,7 @@ var (
 	// ErrNoStore: the store of the configuration, without which a pool with copies must not go on, does not answer.
 	ErrNoStore = errors.New("the store of the pool's configuration does not answer")
 	// ErrProtocol: the other end does not keep to the protocol.
-	ErrProtocol = errors.New("the other end breaks the protocol of network memory")
+	ErrProtocol = protocol.ErrBroken
 	// ErrVersionLimit: the page has been written 2^64-2 times, or a client has said so.
 	ErrVersionLimit = errors.New("there is no larger version of the page")
 	// ErrOption: an option makes no sense; the error names it.

@@ -98,7 +98,7 @@ func (h *host) askAges(ctx context.Context, l *line) error {
 	defer h.mu.Unlock()
 	s, err := protocol.ParseSummary(a.Bytes(), h.frames)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrProtocol, err)
+		return err
 	}
 	h.summary = s
 	if !h.lies && !errors.Is(h.err, ErrNotKept) {

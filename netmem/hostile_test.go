@@ -28,7 +28,7 @@ type answer func(q protocol.Request) (reply []byte, payload int)
 // honest is what a good server of zeros says.
 func honest(q protocol.Request) ([]byte, int) {
 	b := make([]byte, protocol.DescribeSize)
-	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation, Version: 1}
+	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation, Stamp: protocol.Stamp{Version: 1}}
 	var record protocol.Record
 	if q.Operation == protocol.Adopt {
 		record, _, _ = q.Record()

@@ -61,7 +61,7 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 		short := q.Operation.OfHosts() || q.Operation == protocol.Find && r.Length == 0 // the callers look at it
 		switch {
 		case err != nil:
-			return r, reply, fmt.Errorf("%w: %w", ErrProtocol, err)
+			return r, reply, err
 		case r.Incarnation != l.incarnation && l.incarnation != 0, r.Result == protocol.OtherIncarnation:
 			return r, reply, ErrRestarted
 		case int(r.Length) != reply.Length, r.Result == protocol.OK && reply.Length != into.Length && !short:
@@ -89,7 +89,7 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 	}
 	d, err := protocol.ParseDescription(reply.Bytes())
 	if err != nil {
-		return d, fmt.Errorf("%w: %w", ErrProtocol, err)
+		return d, err
 	}
 	if l.incarnation == 0 { // it is the first call
 		l.incarnation = r.Incarnation

@@ -128,7 +128,7 @@ func (c *Client) fetch(ctx context.Context, f *frame) (s protocol.Stamp, near ti
 	if c.cooperation == nil {
 		var r protocol.Reply
 		r, err = c.pool.read(ctx, page, into, nil)
-		s = protocol.Stamp{Version: r.Version, Client: r.Client}
+		s = r.Stamp
 	} else {
 		s, near, err = c.cooperation.fetch(ctx, page, into, func(s protocol.Stamp, into []byte) bool {
 			has, _ := c.copyOut(c.pool.view.Load().Pool, page, s, into)

@@ -100,7 +100,7 @@ func (l *lodging) get(x *session, room int, request *protocol.Request, r *protoc
 		r.Result = protocol.NotHeld
 		return nil
 	}
-	r.Version, r.Client = request.Expected, request.Client
+	r.Stamp = request.Stamp()
 	if left {
 		r.Flags = protocol.Left
 	}

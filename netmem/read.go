@@ -48,7 +48,7 @@ func (p *pool) readDirect(ctx context.Context, v *view, l *line, w *window, page
 	if ok {
 		p.counters.direct.Add(1)
 	}
-	return protocol.Reply{Operation: protocol.Fetch, Length: uint32(into.Length), Incarnation: l.incarnation, Version: at.Version, Client: at.Client, Flags: at.Flags}, ok
+	return protocol.Reply{Stamp: protocol.Stamp{Version: at.Version, Client: at.Client, Flags: at.Flags}}, ok
 }
 
 // fetch is one attempt at read. It asks the server of the page that is written last.
@@ -212,7 +212,7 @@ func (k *lookup) ask(ctx context.Context, l *line, q *protocol.Request, into rin
 		return r, err
 	}
 	if k.Found, err = protocol.ParseFound(reply.Bytes()); err != nil {
-		return r, fmt.Errorf("%w: %w", ErrProtocol, err)
+		return r, err
 	}
 	if (k.Host < 0) != (r.Length > 0) {
 		return r, fmt.Errorf("%w: host %d has the page, and %d bytes of it came", ErrProtocol, k.Host, r.Length)

@@ -60,7 +60,7 @@ func (p *pool) reconcilePage(ctx context.Context, v *view, page uint64, stamp fu
 // of a write that is under way; once the server is a member, it is read there.
 func (p *pool) copyToJoining(ctx context.Context, v *view, page uint64, r protocol.Reply, from, to *link) bool {
 	has, ok := p.stamps(ctx, v, to, page, 1)
-	return ok && (has[0].Same(protocol.Stamp{Version: r.Version, Client: r.Client}) || p.copyPage(ctx, v, page, from, to) == nil)
+	return ok && (has[0].Same(r.Stamp) || p.copyPage(ctx, v, page, from, to) == nil)
 }
 
 func (p *pool) stamps(ctx context.Context, v *view, k *link, first uint64, n int) ([]protocol.Stamp, bool) {

@@ -219,7 +219,7 @@ func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []
 		x.server.counters.writes.Add(1)
 		x.server.counters.in.Add(uint64(request.Length))
 		if x.cooperates {
-			x.server.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, payload, x.host)
+			x.server.directory.note(request.Page, r.Stamp, payload, x.host)
 		}
 	}
 }
@@ -238,9 +238,9 @@ func (x *session) find(room int, request *protocol.Request, r *protocol.Reply) (
 			var now [1]protocol.Stamp
 			s.storage.stampsOf(request.Page, now[:])
 			if found = s.directory.find(request.Page, now[0], asks, uint16(request.Next)); found.Host >= 0 {
-				r.Version, r.Client, r.Flags = now[0].Version, now[0].Client, now[0].Flags
+				r.Stamp = now[0]
 			} else if l = s.storage.fetch(request, r); l != nil {
-				s.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, l.frame.Bytes(), asks)
+				s.directory.note(request.Page, r.Stamp, l.frame.Bytes(), asks)
 			}
 		}
 	}

@@ -24,35 +24,31 @@ type storage struct {
 	table placeTable // behind the frames
 
 	mu     sync.Mutex
-	base   uint64 // version of pages that were never written
-	pages  []stamp
-	epoch  uint64   // by which pages are given out to those who read the memory; 0: they are not
-	frames []uint32 // of each page: its frame, none if it has not been written
-	lent   []int32  // of each frame: loans; plus dropped when it belongs to no page any more
+	base   uint64           // version of pages that were never written
+	pages  []protocol.Stamp // zero of those that were never written
+	epoch  uint64           // by which pages are given out to those who read the memory; 0: they are not
+	frames []uint32         // of each page: its frame, none if it has not been written
+	lent   []int32          // of each frame: loans; plus dropped when it belongs to no page any more
 	free   []uint32
 	used   int // pages that have been written
 	most   int
 }
 
-// stamp is the version of a page, and the client that wrote it. The zero stamp is a page that was never written.
-type stamp struct{ version, client uint64 }
-
 // of is the stamp of a page as clients see it.
 func (s *storage) of(page uint64) protocol.Stamp {
-	p := s.pages[page]
-	if p.version == 0 {
-		return protocol.Stamp{Version: s.base, Flags: protocol.Unwritten}
+	if p := s.pages[page]; p.Version != 0 {
+		return p
 	}
-	return protocol.Stamp{Version: p.version, Client: p.client}
+	return protocol.Stamp{Version: s.base, Flags: protocol.Unwritten}
 }
 
 // next is the stamp that a page gets by a write, if its condition holds.
-func (s *storage) next(q *protocol.Request) (stamp, protocol.Result) {
+func (s *storage) next(q *protocol.Request) (protocol.Stamp, protocol.Result) {
 	now := s.of(q.Page).Version
 	if q.Condition == protocol.IfOlder && now >= q.Next || q.Condition == protocol.IfExpected && now != q.Expected {
-		return stamp{}, protocol.VersionConflict
+		return protocol.Stamp{}, protocol.VersionConflict
 	}
-	return stamp{q.Next, q.Client}, protocol.OK
+	return protocol.Stamp{Version: q.Next, Client: q.Client}, protocol.OK
 }
 
 // checkWrite says what is wrong with a write whatever the page holds.
@@ -85,7 +81,7 @@ func newStorage(ctx context.Context, f fabric, page int, pages, capacity uint64)
 		return nil, err
 	}
 	s := &storage{fabric: f, memory: m, table: placesAt(m.Bytes()[frames*page:]), page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
-	s.pages = make([]stamp, pages)
+	s.pages = make([]protocol.Stamp, pages)
 	for f := frames - 1; f > zeros; f-- {
 		s.free = append(s.free, uint32(f))
 	}
@@ -97,8 +93,7 @@ func (s *storage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
 	s.mu.Lock()
 	f := s.frames[q.Page]
 	s.lent[f]++
-	now := s.of(q.Page)
-	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
+	r.Stamp = s.of(q.Page)
 	s.mu.Unlock()
 	return lend(s, f, ring.Frame{Memory: s.memory, Offset: int(f) * s.page, Length: s.page})
 }
@@ -124,8 +119,7 @@ func (s *storage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
 		f, r.Result = s.put(q, f)
 		s.drop(f)
 	}
-	now := s.of(q.Page)
-	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
+	r.Stamp = s.of(q.Page)
 }
 
 func (s *storage) take(q *protocol.Request) (uint32, protocol.Result) {
@@ -190,7 +184,7 @@ func (s *storage) adopt(m *membership, anew bool) {
 	if anew {
 		for page, f := range s.frames {
 			s.drop(f)
-			s.frames[page], s.pages[page] = zeros, stamp{}
+			s.frames[page], s.pages[page] = zeros, protocol.Stamp{}
 		}
 		s.used = 0
 	}

@@ -9,7 +9,7 @@ import (
 // FuzzReply: what is accepted has a result that is known, and pages within bounds.
 func FuzzReply(f *testing.F) {
 	b := make([]byte, DescribeSize)
-	(&Reply{Operation: Describe, Result: VersionConflict, Version: 3}).Encode(b)
+	(&Reply{Operation: Describe, Result: VersionConflict, Stamp: Stamp{Version: 3}}).Encode(b)
 	(&Description{Page: 8192, Span: 1 << 30}).Encode(b)
 	f.Add(byte(Describe), b)
 	f.Add(byte(Fetch), b[:ReplySize])

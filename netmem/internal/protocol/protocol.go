@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -107,7 +108,10 @@ func (r *Request) Encode(b []byte) {
 	b[0] = Number
 }
 
-// FormatError is a request or reply that cannot be read.
+// ErrBroken: what the other end has sent is not of the protocol.
+var ErrBroken = errors.New("the other end breaks the protocol of network memory")
+
+// FormatError is a request or reply that cannot be read. It matches ErrBroken.
 type FormatError struct {
 	Field string
 	Value uint64
@@ -115,8 +119,11 @@ type FormatError struct {
 }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("network memory protocol: %s is %d, not %s", e.Field, e.Value, e.Want)
+	return fmt.Sprintf("%v: %s is %d, not %s", ErrBroken, e.Field, e.Value, e.Want)
 }
+
+// Is says that it is ErrBroken.
+func (e *FormatError) Is(target error) bool { return target == ErrBroken }
 
 // ParseRequest reads a request. The operation, and whether the values make sense for an
 // export, are for the server to check.
@@ -184,10 +191,7 @@ type Reply struct {
 	// Length in bytes of the payload.
 	Length      uint32
 	Incarnation uint64 // of the server
-	// Version of the page, and who wrote it last, as it is after the operation.
-	Version, Client uint64
-	Flags           uint32
-	reserved        uint32
+	Stamp              // of the page, as it is after the operation
 }
 
 // Encode writes the reply into the first ReplySize bytes of b.
@@ -282,3 +286,42 @@ func (c *Counters) Encode(b []byte) { put(b, c) }
 
 // ParseCounters reads counters. Errors are *FormatError.
 func ParseCounters(b []byte) (Counters, error) { return get[Counters](b, "counters") }
+
+// Record says to which pool a server belongs, and which configuration of it the server knows. The zero Record is
+// that of no pool.
+type Record struct {
+	Pool, Epoch uint64
+	// Base is the version of pages that were never written.
+	Base uint64
+	// Members stands for the names of the servers and the number of copies: clients that name others do not use
+	// the pool.
+	Members uint64
+}
+
+// Check says what is wrong with a record. Errors are *FormatError.
+func (r Record) Check() error {
+	if (r.Pool == 0) != (r.Epoch == 0) {
+		return &FormatError{"epoch of the record", r.Epoch, "more than 0 of a pool, and 0 of none"}
+	}
+	return nil
+}
+
+// Stamp is the identity of a page's content: its version, and the client that has written it.
+type Stamp struct {
+	Version, Client uint64
+	Flags           uint32
+	reserved        uint32
+}
+
+// Same reports whether two stamps are of the same bytes.
+func (s Stamp) Same(t Stamp) bool { return s.Version == t.Version && s.Client == t.Client }
+
+// Encode writes the stamp into the first StampSize bytes of b.
+func (s *Stamp) Encode(b []byte) { copy(b[:StampSize], raw(s)) }
+
+// StampAt reads the stamp in the first StampSize bytes of b.
+func StampAt(b []byte) (s Stamp) {
+	copy(raw(&s), b[:StampSize])
+	s.reserved = 0
+	return s
+}

@@ -28,8 +28,8 @@ func TestRoundTrip(t *testing.T) {
 		req.Encode(b)
 		must.Give(ParseRequest(b[:RequestSize]))(t, req)
 		rep := Reply{
-			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(NotHeld)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
-			Length: req.Length, Incarnation: req.Incarnation, Version: req.Next, Client: req.Client,
+			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(NotHeld)).Draw(t, "result")),
+			Length: req.Length, Incarnation: req.Incarnation, Stamp: Stamp{Version: req.Next, Client: req.Client, Flags: rapid.Uint32().Draw(t, "flags")},
 		}
 		rep.Encode(b)
 		d := Description{
