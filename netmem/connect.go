@@ -100,6 +100,7 @@ func (p *pool) connect(ctx context.Context) error {
 // agree finds out which pool the servers are, or makes them one.
 func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Description) error {
 	var away error
+	var c placement.Configuration
 	for i, k := range p.links {
 		switch d := found[i]; {
 		case lines[i] == nil:
@@ -109,18 +110,20 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 			fallthrough
 		default:
 			p.readOnly = p.readOnly || d.ReadOnly
+			if p.alone && c.Pool == 0 && d.Pool != 0 {
+				c = placement.Configuration{Pool: d.Pool, Epoch: d.Epoch, Base: d.Base}
+			}
 		}
 	}
 	if p.page == 0 {
 		return &Error{Op: "connect", Err: fmt.Errorf("%w: %w", ErrUnavailable, away)}
 	}
-	var c placement.Configuration
 	var err error
 	asked, revision := time.Now(), int64(0)
-	if p.alone {
-		c = p.recorded(lines, found)
-	} else if c, revision, err = p.get(ctx); err != nil {
-		return asError("connect", err)
+	if !p.alone {
+		if c, revision, err = p.get(ctx); err != nil {
+			return asError("connect", err)
+		}
 	}
 	if c.Pool == 0 {
 		if away != nil {
@@ -148,16 +151,6 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 		}
 	}
 	return nil
-}
-
-// recorded is the pool to which servers say that they belong, where there are no copies.
-func (p *pool) recorded(lines []*line, found []protocol.Description) (c placement.Configuration) {
-	for i, l := range lines {
-		if d := found[i]; l != nil && d.Pool != 0 {
-			return placement.Configuration{Pool: d.Pool, Epoch: d.Epoch, Base: d.Base}
-		}
-	}
-	return c
 }
 
 // create tells new servers their pool, unless another client is faster: the first one decides.

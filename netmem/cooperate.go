@@ -33,13 +33,13 @@ type cooperation struct {
 func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint64) (*cooperation, error) {
 	x := &cooperation{pool: p, self: -1, own: own}
 	for i, a := range o.addresses {
-		x.hosts = append(x.hosts, &host{keeper: newKeeper(), address: a, name: o.Hosts[i]})
+		x.hosts = append(x.hosts, &host{keeper: newKeeper(), address: a, seen: HostState{Address: o.Hosts[i]}})
 	}
 	slices.SortFunc(x.hosts, func(a, b *host) int { return compareHosts(a.address, b.address) })
 	for i, h := range x.hosts {
 		h.number = i
 		if i > 0 && compareHosts(h.address, x.hosts[i-1].address) == 0 {
-			return nil, optionError("Cooperation.Hosts", h.name+" twice", "each once")
+			return nil, optionError("Cooperation.Hosts", h.seen.Address+" twice", "each once")
 		}
 		if self != nil && h.address.Discriminator == self.Discriminator && (h.address.MAC == self.MAC || h.address.MAC == datasheet.Broadcast) {
 			x.self = i
@@ -118,7 +118,6 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 	case int(k.Host) >= len(x.hosts): // other clients have another list
 	case int(k.Host) == x.self:
 		if self(s, into.Bytes()) && protocol.DigestOf(into.Bytes()) == k.Digest {
-			x.hosts[x.self].hits.Add(1)
 			return s, time.Since(start), nil
 		}
 	case x.hosts[k.Host].get(ctx, pool, page, s, k.Digest, into):
@@ -183,13 +182,11 @@ func (x *cooperation) stats(s *Stats) {
 			continue
 		}
 		h.mu.Lock()
-		err := h.err
+		now := h.seen
 		h.mu.Unlock()
-		s.Hosts = append(s.Hosts, HostState{
-			Address: h.name, Connected: h.now.Load() != nil, Err: err,
-			Hits: h.hits.Load(), Missing: h.missing.Load(), Wrong: h.wrong.Load(), Sent: h.sent.Load(), Refused: h.refused.Load(), Broken: h.broken.Load(),
-		})
-		s.Missing += h.missing.Load()
-		s.Wrong += h.wrong.Load()
+		now.Connected = h.now.Load() != nil
+		s.Hosts = append(s.Hosts, now)
+		s.Missing += now.Missing
+		s.Wrong += now.Wrong
 	}
 }

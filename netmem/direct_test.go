@@ -67,10 +67,7 @@ const directPages = 2
 // restart puts a server that has nothing in the place of another.
 func (d *direct) restart(t *testing.T, name string) {
 	t.Helper()
-	o := ServerOptions{Page: MinPage, Size: directPages * MinPage}
-	must.OK(t, o.check())
-	lent := must.Get(newStorage(t.Context(), d, MinPage, directPages, directPages))(t)
-	s := must.Get(newServer(t.Context(), d, lent, o))(t)
+	s := must.Get(newServer(t.Context(), d, ServerOptions{Page: MinPage, Size: directPages * MinPage}, nil))(t)
 	t.Cleanup(s.cancel)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -30,15 +30,12 @@ type host struct {
 	keeper
 	number  int
 	address via.Address
-	name    string
 	// gave counts pages that it has given away: as many find room there.
 	gave atomic.Int32
 
-	hits, missing, wrong, sent, refused, broken atomic.Uint64
-
 	mu      sync.Mutex
-	err     error // what it has done wrong last, or why there is no connection
-	lies    bool  // it has sent a wrong page
+	seen    HostState // but for Connected
+	lies    bool      // it has sent a wrong page
 	frames  uint64
 	summary protocol.Summary
 	// kept and lost are pages that it had, and had not, when it was asked; halved each epoch.
@@ -101,8 +98,8 @@ func (h *host) askAges(ctx context.Context, l *line) error {
 		return err
 	}
 	h.summary = s
-	if !h.lies && !errors.Is(h.err, ErrNotKept) {
-		h.err = nil
+	if !h.lies && !errors.Is(h.seen.Err, ErrNotKept) {
+		h.seen.Err = nil
 	}
 	return nil
 }
@@ -116,7 +113,7 @@ func (h *host) down(l *line, err error) {
 
 func (h *host) lose(l *line, err error) {
 	if h.now.CompareAndSwap(l, nil) {
-		h.broken.Add(1)
+		h.update(func() { h.seen.Broken++ })
 		h.setError(useHost, err)
 	}
 	l.close()
@@ -127,11 +124,18 @@ const useHost = "use the memory"
 
 // setError says what has failed last. A lie stays.
 func (h *host) setError(op string, err error) {
+	h.update(func() {
+		if !h.lies {
+			h.seen.Err = &Error{Op: op, Device: h.seen.Address, Err: err}
+		}
+	})
+}
+
+// update calls f, which changes what is known of the host.
+func (h *host) update(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.lies {
-		h.err = &Error{Op: op, Device: h.name, Err: err}
-	}
+	f()
 }
 
 // mostGave bounds the room that a host is taken to have for what it has given away.
@@ -151,22 +155,21 @@ func (h *host) get(ctx context.Context, pool, page uint64, s protocol.Stamp, dig
 		h.down(l, err)
 		return false
 	case r.Result == protocol.OK && int(r.Length) == into.Length && protocol.DigestOf(into.Bytes()) == digest:
-		h.hits.Add(1)
-		h.count(true)
+		h.update(func() { h.seen.Hits++; h.kept++ })
 		if n := h.gave.Load(); r.Flags&protocol.Left != 0 && n < mostGave {
 			h.gave.CompareAndSwap(n, n+1)
 		}
 		return true
 	case r.Result == protocol.OK:
-		h.mu.Lock()
-		h.lies, h.err = true, &Error{Op: onPage("fetch", page), Device: h.name, Err: ErrWrongPage, Hint: "its process or its memory is not to be trusted; this client asks it for nothing more"}
-		h.mu.Unlock()
-		h.wrong.Add(1)
+		h.update(func() {
+			h.lies = true
+			h.seen.Wrong++
+			h.seen.Err = &Error{Op: onPage("fetch", page), Device: h.seen.Address, Err: ErrWrongPage, Hint: "its process or its memory is not to be trusted; this client asks it for nothing more"}
+		})
 		h.down(l, ErrWrongPage)
 	case r.Result == protocol.NotHeld:
-		h.missing.Add(1)
 		h.setError(onPage("fetch", page), ErrNotKept)
-		h.count(false)
+		h.update(func() { h.seen.Missing++; h.lost++ })
 	case r.Result != protocol.Busy:
 		h.down(l, refusal(r.Result))
 	}
@@ -187,24 +190,14 @@ func (h *host) put(ctx context.Context, pool, page uint64, s protocol.Stamp, age
 		h.down(l, err)
 		return false
 	case r.Result == protocol.OK:
-		h.sent.Add(1)
+		h.update(func() { h.seen.Sent++ })
 		return true
 	case r.Result == protocol.Full || r.Result == protocol.Busy:
-		h.refused.Add(1)
+		h.update(func() { h.seen.Refused++ })
 	default:
 		h.down(l, refusal(r.Result))
 	}
 	return false
-}
-
-func (h *host) count(kept bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if kept {
-		h.kept++
-	} else {
-		h.lost++
-	}
 }
 
 // begin returns what the host says of its frames for an epoch, and how far that is believed, from 0 to 1:

@@ -105,24 +105,21 @@ func (c *Client) take(ctx context.Context) (*frame, error) {
 
 func (c *Client) load(ctx context.Context, f *frame) error {
 	start := time.Now()
-	s, near, err := c.fetch(ctx, f)
+	near, err := c.fetch(ctx, f)
 	if err != nil {
-		c.remove(f)
-		c.changed.Broadcast()
 		return late(ctx, err)
 	}
 	record(c.latency, time.Since(start))
 	if near > 0 {
 		record(c.near, near)
 	}
-	f.change.base, f.change.writer, f.state = Version(s.Version), s.Client, valid
-	c.changed.Broadcast()
 	return nil
 }
 
-// fetch fetches a frame's page into it, without the lock. With Cooperation it may come from another client:
-// then near is the time that took.
-func (c *Client) fetch(ctx context.Context, f *frame) (s protocol.Stamp, near time.Duration, err error) {
+// fetch fetches a frame's page into it, without the lock, and frees the frame if that fails. With Cooperation the
+// page may come from another client: then near is the time that took.
+func (c *Client) fetch(ctx context.Context, f *frame) (near time.Duration, err error) {
+	var s protocol.Stamp
 	page, into := f.change.page, c.frameOf(f)
 	c.mu.Unlock()
 	if c.cooperation == nil {
@@ -139,7 +136,13 @@ func (c *Client) fetch(ctx context.Context, f *frame) (s protocol.Stamp, near ti
 	if near > 0 {
 		c.stats.FromHosts++
 	}
-	return s, near, err
+	if err != nil {
+		c.remove(f)
+	} else {
+		f.change.base, f.change.writer, f.state = Version(s.Version), s.Client, valid
+	}
+	c.changed.Broadcast()
+	return near, err
 }
 
 // readAhead is told of a page that is read, and has workers fetch those that follow.
@@ -162,13 +165,8 @@ func (c *Client) fetchAhead(page uint64) {
 		return
 	}
 	c.enter(f, own, page, loading)
-	s, _, err := c.fetch(context.Background(), f)
-	if err != nil { // who needs the page meets the error himself
-		c.remove(f)
-	} else {
-		f.change.base, f.change.writer, f.state, f.ahead = Version(s.Version), s.Client, valid, true
-		f.used = true // it shall be there when its reader comes
+	if _, err := c.fetch(context.Background(), f); err == nil { // who needs the page meets an error himself
+		f.ahead, f.used = true, true // it shall be there when its reader comes
 		c.stats.Ahead++
 	}
-	c.changed.Broadcast()
 }

@@ -1,12 +1,11 @@
 package netmem
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
-	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -15,41 +14,6 @@ func (l *lodging) stored() uint64 {
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()
 	return uint64(l.client.guests) * uint64(l.client.page)
-}
-
-// newLodging has a client lend bytes of its cache, under a name.
-func newLodging(ctx context.Context, c *Client, name string, bytes int64) (*lodging, error) {
-	l := &lodging{client: c, most: int(bytes / int64(c.page))}
-	o := ServerOptions{Name: name, Page: c.page, Size: int64(len(c.frames)) * int64(c.page), Span: int64(c.page)}
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	s, err := newServer(ctx, c.pool.fabric, nil, o)
-	if err != nil {
-		return nil, errors.Join(err, s.release())
-	}
-	s.guest, s.kept, l.server = l.carryOut, l.stored, s
-	return l, nil
-}
-
-// listen has other clients of the NIC's wire find it.
-func (l *lodging) listen(nic *via.NIC) (err error) {
-	o := &l.server.options
-	if l.server.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Page)); err != nil {
-		return asError("lend a part of the cache", err)
-	}
-	l.server.running.Go(l.server.accept)
-	l.server.running.Go(l.server.watch)
-	return nil
-}
-
-// end ends it. When it returns no client uses the cache any more.
-func (l *lodging) end() error {
-	if l.server.listener != nil {
-		return l.server.Close()
-	}
-	l.server.cancel()
-	return l.server.release()
 }
 
 // carryOut is session.carryOut for a request of another client.
@@ -84,19 +48,14 @@ func (l *lodging) get(x *session, room int, request *protocol.Request, r *protoc
 	case request.Epoch == 0:
 		r.Result = protocol.BadRequest
 		return nil
-	case x.lent.Load() >= mostLent:
-		r.Result = protocol.Busy
+	}
+	to := x.borrow(r)
+	if to == nil {
 		return nil
 	}
-	place, ok := l.server.rooms.take()
-	if !ok {
-		r.Result = protocol.Busy
-		return nil
-	}
-	at := l.server.rooms.frame(place, c.page)
-	has, left := c.copyOut(request.Epoch, request.Page, request.Stamp(), at.Bytes())
+	has, left := c.copyOut(request.Epoch, request.Page, request.Stamp(), to.frame.Bytes())
 	if !has {
-		l.server.rooms.returned(place)
+		to.owner.returned(to.place)
 		r.Result = protocol.NotHeld
 		return nil
 	}
@@ -104,7 +63,7 @@ func (l *lodging) get(x *session, room int, request *protocol.Request, r *protoc
 	if left {
 		r.Flags = protocol.Left
 	}
-	return lend(l.server.rooms, place, at)
+	return to
 }
 
 // copyOut copies a version of a page out of the cache, if it has it. One that was kept for others leaves
@@ -224,29 +183,25 @@ func (c *Client) summary(guests int) protocol.Summary {
 }
 
 // cooperate begins to use other clients' memory, and to lend them this client's.
-func (c *Client) cooperate(ctx context.Context, o *Cooperation) error {
+func (c *Client) cooperate(ctx context.Context, o *Cooperation) (err error) {
 	c.reserve = max(2, min(mostLeaving/2, len(c.frames)/8))
 	c.mostLeaving = c.reserve
 	var self *via.Address
 	if o.Name != "" {
-		lend := o.Lend
-		if lend == 0 {
-			lend = c.options.Cache
-		}
-		l, err := newLodging(ctx, c, o.Name, lend)
-		if err != nil {
+		l := &lodging{client: c, most: int(cmp.Or(o.Lend, c.options.Cache) / int64(c.page))}
+		so := ServerOptions{Name: o.Name, Page: c.page, Size: int64(len(c.frames)) * int64(c.page), Span: int64(c.page)}
+		if l.server, err = newServer(ctx, c.pool.fabric, so, l); err != nil {
 			return err
 		}
 		c.lodging, self = l, &via.Address{Discriminator: o.Name}
 		l.summary = c.summary(l.most)
 		if c.pool.nic != nil {
-			if err := l.listen(c.pool.nic); err != nil {
-				return err
+			if err := l.server.listen(c.pool.nic); err != nil {
+				return asError("lend a part of the cache", err)
 			}
 			self = new(l.server.Address())
 		}
 	}
-	var err error
 	c.cooperation, err = newCooperation(c.pool, o, self, func() uint64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,40 +64,33 @@ func Map(ctx context.Context, o MapOptions) (*Mapping, error) {
 }
 
 func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
-	if len(o.Command) == 0 {
+	switch {
+	case len(o.Command) == 0:
 		return nil, optionError("Command", "empty", "a program that calls RunPager")
-	}
-	if o.Local <= 0 {
+	case o.Local <= 0:
 		return nil, optionError("Local", o.Local, "at least 16 pages of the source")
-	}
-	if o.Deadline < 0 {
+	case o.Deadline < 0:
 		return nil, optionError("Deadline", o.Deadline, "more than nothing")
 	}
 	if err := fits(o.Local); err != nil {
 		return nil, err
 	}
-	if o.Deadline == 0 {
-		o.Deadline = defaultMapDeadline
-	}
-	switch {
-	case o.Ahead == 0:
-		o.Ahead = defaultMapAhead
-	case o.Ahead < 0:
-		o.Ahead = 0
-	}
+	o.Deadline, o.Ahead = cmp.Or(o.Deadline, defaultMapDeadline), max(0, cmp.Or(o.Ahead, defaultMapAhead))
 	object, err := userfault.Open()
 	if err != nil {
 		return nil, err
 	}
-	m := &Mapping{memory: pager.Memory{File: -1, Object: object}, requests: map[uint64]chan pager.Message{}, done: make(chan struct{}), stop: make(chan struct{})}
+	file, err := memfile.Create("netmem", 0, memfile.Options{})
+	if err != nil {
+		object.Close()
+		return nil, err
+	}
+	m := &Mapping{memory: pager.Memory{File: file, Object: object}, requests: map[uint64]chan pager.Message{}, done: make(chan struct{}), stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			m.release(0) // nothing was written
 		}
 	}()
-	if m.memory.File, err = memfile.Create("netmem", 0, memfile.Options{}); err != nil {
-		return nil, err
-	}
 	if m.pager, err = startProcess(o, &m.memory); err != nil {
 		return nil, err
 	}

@@ -216,11 +216,7 @@ func (m *Mapping) release(timeout time.Duration) {
 	if m.bytes != nil {
 		_ = unix.Munmap(m.bytes) // of a mapping that never began
 	}
-	if m.memory.File >= 0 {
-		_ = m.memory.Close() // nothing is written to it
-	} else {
-		_ = m.memory.Object.Close()
-	}
+	_ = m.memory.Close() // nothing is written to it
 }
 
 // MapStats are counters of a pager.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -14,37 +13,25 @@ import (
 // group and of those above (Linux, Documentation/admin-guide/cgroup-v2.rst, memory.max). read
 // returns the content of a file, whose name is relative to the root, or "".
 func MemoryLimit(read func(name string) string) (limit uint64, file string) {
-	group, found := "", false
 	for line := range strings.Lines(read("proc/self/cgroup")) {
-		// The second version has one hierarchy, whose number is 0.
-		if rest, ok := strings.CutPrefix(line, "0::"); ok {
-			group, found = path.Clean("/"+strings.TrimSpace(rest)), true
+		group, ours := strings.CutPrefix(strings.TrimSpace(line), "0::") // the second version has one hierarchy, whose number is 0
+		for group = path.Clean("/" + group); ours; group = path.Dir(group) {
+			name := path.Join("sys/fs/cgroup", group, "memory.max")
+			n, err := strconv.ParseUint(strings.TrimSpace(read(name)), 10, 64)
+			if err == nil && (file == "" || n < limit) {
+				limit, file = n, "/"+name
+			}
+			ours = group != "/"
 		}
 	}
-	if !found {
-		return 0, ""
-	}
-	for {
-		name := path.Join("sys/fs/cgroup", group, "memory.max")
-		n, err := strconv.ParseUint(strings.TrimSpace(read(name)), 10, 64)
-		if err == nil && (file == "" || n < limit) {
-			limit, file = n, "/"+name
-		}
-		if group == "/" {
-			return limit, file
-		}
-		group = path.Dir(group)
-	}
+	return limit, file
 }
 
 // fits says whether this process may have so many bytes of memory. More than its control group
 // may have would not fail: it would end the process.
 func fits(local int64) error {
 	limit, file := MemoryLimit(func(name string) string {
-		b, err := os.ReadFile(filepath.Join("/", name))
-		if err != nil {
-			return "" // there is no such limit
-		}
+		b, _ := os.ReadFile("/" + name) // without the file there is no such limit
 		return string(b)
 	})
 	if file == "" || uint64(local) <= limit {

@@ -195,15 +195,9 @@ func (s *schedule) start(n *modelServer) {
 	n.run++
 	p := s.process(n.node, n.run)
 	o := ServerOptions{Page: modelPage, Size: int64(s.pages) * modelPage}
-	should.OK(s, o.check())
-	lent, err := newStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
+	server, err := newServer(s.Context(), p, o, nil)
 	should.OK(s, err)
-	server, err := newServer(s.Context(), p, lent, o)
-	should.OK(s, err)
-	s.atEnd(func() {
-		server.cancel()
-		_ = server.release()
-	})
+	s.atEnd(func() { _ = server.Close() })
 	p.server = server
 	s.trace("%s starts, epoch %d", n.node, server.membership.Load().Epoch)
 	s.set(func() { n.now, s.serves[n.node] = p, p })

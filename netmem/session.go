@@ -2,6 +2,7 @@ package netmem
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -11,6 +12,24 @@ import (
 // mostLent is the most loans of a client: one that does not take what it asked for
 // keeps no more frames from being used for others.
 const mostLent = spareFrames / 2
+
+// session answers the requests of one client.
+type session struct {
+	server *Server
+	end    func()        // ends the session
+	lent   atomic.Int32  // loans that this client has not taken yet
+	taken  atomic.Uint64 // loans that it has
+	asked  atomic.Uint64 // requests about pages
+	number uint64        // sessions are numbered as they begin
+	ending bool          // it was ended by enter; guarded by the server
+	// Of the request that is being answered; here they are not allocated for each.
+	request protocol.Request
+	reply   protocol.Reply
+	buffer  [ring.MaxRequest]byte
+	// cooperates: the client has used the directory, as host number host; -1 is none.
+	cooperates bool
+	host       int
+}
 
 // serve serves a client until it goes or the server ends.
 func (s *Server) serve(r *ring.Ring) {
@@ -131,8 +150,8 @@ func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Repl
 		x.asked.Add(1)
 	}
 	switch {
-	case s.guest != nil:
-		return s.guest(x, room, request, r, payload)
+	case s.guests != nil:
+		return s.guests.carryOut(x, room, request, r, payload)
 	case request.Operation != protocol.Adopt:
 		s.adopting.RLock()
 		defer s.adopting.RUnlock()
@@ -227,22 +246,22 @@ func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []
 // find says where a page is, or lends it.
 func (x *session) find(room int, request *protocol.Request, r *protocol.Reply) (l *loan) {
 	s := x.server
-	found := protocol.Found{Host: -1}
-	asks := int(request.Offset) - 1
-	switch {
-	case request.Offset > protocol.MaxHosts || request.Next >= 1<<protocol.MaxHosts:
+	if request.Offset > protocol.MaxHosts || request.Next >= 1<<protocol.MaxHosts {
 		r.Result = protocol.BadRequest
-	default:
-		x.host, x.cooperates = asks, true
-		if x.mayFetch(room, request, r) {
-			var now [1]protocol.Stamp
-			s.storage.stampsOf(request.Page, now[:])
-			if found = s.directory.find(request.Page, now[0], asks, uint16(request.Next)); found.Host >= 0 {
-				r.Stamp = now[0]
-			} else if l = s.storage.fetch(request, r); l != nil {
-				s.directory.note(request.Page, r.Stamp, l.frame.Bytes(), asks)
-			}
-		}
+		return nil
+	}
+	x.host, x.cooperates = int(request.Offset)-1, true
+	if !x.mayFetch(room, request, r) {
+		return nil
+	}
+	var now [1]protocol.Stamp
+	s.storage.stampsOf(request.Page, now[:])
+	found := s.directory.find(request.Page, now[0], x.host, uint16(request.Next))
+	if found.Host >= 0 {
+		r.Stamp = now[0]
+	} else {
+		l = s.storage.fetch(request, r)
+		s.directory.note(request.Page, r.Stamp, l.frame.Bytes(), x.host)
 	}
 	found.Encode(x.buffer[:])
 	return l
@@ -275,20 +294,71 @@ func (x *session) stamps(room int, request *protocol.Request, r *protocol.Reply)
 		r.Result = protocol.BadLength
 	case request.Page >= pages || n > pages-request.Page:
 		r.Result = protocol.OutsideExport
-	case x.lent.Load() >= mostLent:
-		r.Result = protocol.Busy
 	default:
-		place, ok := s.rooms.take()
-		if !ok {
-			r.Result = protocol.Busy
+		l := x.borrow(r)
+		if l == nil {
 			break
 		}
-		run, at := make([]protocol.Stamp, n), int(place)*s.options.Page
+		l.frame.Length = int(request.Length)
+		run := make([]protocol.Stamp, n)
 		s.storage.stampsOf(request.Page, run)
 		for i, p := range run {
-			p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
+			p.Encode(l.frame.Bytes()[i*protocol.StampSize:])
 		}
-		return lend(s.rooms, place, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: int(request.Length)})
+		return l
 	}
 	return nil
+}
+
+// borrow returns a room for the payload of a reply. If there is none now the reply says so.
+func (x *session) borrow(r *protocol.Reply) *loan {
+	s := x.server
+	if x.lent.Load() < mostLent {
+		if place, ok := s.rooms.take(); ok {
+			return lend(s.rooms, place, s.rooms.frame(place, s.options.Page))
+		}
+	}
+	r.Result = protocol.Busy
+	return nil
+}
+
+// adopt makes a record the server's, if it is the first or a newer one of the same pool. A server that is let in
+// anew has nothing from then on.
+func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Result {
+	to := &membership{}
+	to.Record, to.since, to.joining = request.Record()
+	if to.Pool == 0 || to.Check() != nil {
+		return protocol.BadRequest
+	}
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	switch now := s.membership.Load(); {
+	case now.Pool == 0:
+		s.storage.adopt(to, false)
+	case to.Pool != now.Pool || to.Members != now.Members:
+		r.Version = now.Pool
+		return protocol.OtherPool
+	case to.Epoch == now.Epoch:
+		return protocol.OK
+	case to.Epoch < now.Epoch:
+		r.Version = now.Epoch
+		return protocol.OtherEpoch
+	default:
+		s.storage.adopt(to, to.since != now.since)
+	}
+	s.membership.Store(to)
+	return protocol.OK
+}
+
+// admit says whether a request of a client may be carried out: not if the client knows another epoch of the pool, nor
+// if it reads from a server that joins. A server of no pool takes all.
+func (m *membership) admit(request *protocol.Request, r *protocol.Reply, reads bool) bool {
+	switch {
+	case m.Pool == 0:
+	case request.Epoch != m.Epoch:
+		r.Result, r.Version = protocol.OtherEpoch, m.Epoch
+	case reads && m.joining:
+		r.Result = protocol.NotMember
+	}
+	return r.Result == protocol.OK
 }

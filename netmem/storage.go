@@ -17,11 +17,9 @@ const spareFrames = 64
 
 // storage holds the pages that a server lends, with their versions. Requests have been checked: the page is lent. Pages get a frame when they are first written.
 type storage struct {
-	fabric fabric
 	memory *via.Memory
 	page   int
-
-	table placeTable // behind the frames
+	table  placeTable // behind the frames
 
 	mu     sync.Mutex
 	base   uint64           // version of pages that were never written
@@ -80,8 +78,10 @@ func newStorage(ctx context.Context, f fabric, page int, pages, capacity uint64)
 	if err != nil {
 		return nil, err
 	}
-	s := &storage{fabric: f, memory: m, table: placesAt(m.Bytes()[frames*page:]), page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
-	s.pages = make([]protocol.Stamp, pages)
+	s := &storage{
+		memory: m, table: placesAt(m.Bytes()[frames*page:]), page: page, most: int(capacity), pages: make([]protocol.Stamp, pages),
+		frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames),
+	}
 	for f := frames - 1; f > zeros; f-- {
 		s.free = append(s.free, uint32(f))
 	}
@@ -222,8 +222,6 @@ func (s *storage) stored() uint64 {
 	defer s.mu.Unlock()
 	return uint64(s.used) * uint64(s.page)
 }
-
-func (s *storage) close() error { return s.fabric.free(s.memory) }
 
 // loan is a frame that the NIC sends from. It is not written to until it is returned.
 type loan struct {

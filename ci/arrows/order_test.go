@@ -70,11 +70,11 @@ internal/pump:
 	// What both ends share, the server, the pool of servers, mapped memory, the client above all of them.
 	{"netmem", `
 .:
-	errors.go changes.go options.go stats.go doc.go places_unsafe.go memory_limit.go fabric.go
-	directory.go server.go storage.go membership.go session.go readers.go lend.go
-	window.go line.go pool.go link.go view.go repair.go members.go read.go write.go connect.go
+	errors.go options.go stats.go doc.go places_unsafe.go memory_limit.go fabric.go
+	directory.go storage.go session.go server.go
+	window.go line.go pool.go view.go repair.go members.go read.go write.go connect.go
 	map_process.go mapping.go map.go
-	host.go epoch.go cooperate.go cache.go client.go lodging.go writeback.go open.go ask.go load.go source.go
+	host.go epoch.go cooperate.go cache.go client.go lodging.go writeback.go open.go load.go source.go
 `, 5, true},
 }
 

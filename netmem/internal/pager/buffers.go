@@ -46,11 +46,10 @@ func (p *Pager) takeBuffer() int {
 		p.used.remove(b)
 		return b
 	}
-	f := p.idle.oldest
-	if f == nil {
-		return none
+	if f := p.idle.oldest(); f != nil {
+		return p.reclaim(f)
 	}
-	return p.reclaim(f)
+	return none
 }
 
 // reclaim takes the buffer of a page that is in the pool and may leave it.

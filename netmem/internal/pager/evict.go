@@ -153,12 +153,12 @@ func (p *Pager) left(j *job) {
 		p.mapped--
 		switch {
 		case f.wanted:
-			page, part, write, since := f.page, f.part, f.wantedWrite, f.missed
+			w := wanted{f.page, f.part, f.wantedWrite, f.missed}
 			if f.buffer != none {
 				p.release(f)
 			}
 			p.forget(f)
-			p.miss(page, part, write, since)
+			p.miss(w)
 		case f.buffer != none:
 			f.state = pooled
 			p.idle.add(f)

@@ -3,6 +3,7 @@ package pager
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
@@ -21,7 +22,7 @@ func (p *Pager) fault(e *userfault.Event, now int64) {
 	f := p.index[page]
 	switch {
 	case f == nil:
-		p.miss(page, part, e.Write, now)
+		p.miss(wanted{page, part, e.Write, now})
 	case f.state == mapped && !e.Protected && !p.memory.holds(offset):
 		// It would be reported again for ever; and what was there is lost.
 		p.fail(fmt.Errorf("%w: page %d", ErrRemoved, f.page))
@@ -54,27 +55,27 @@ func (p *Pager) fault(e *userfault.Event, now int64) {
 }
 
 // miss fetches a page, or has it wait for a buffer.
-func (p *Pager) miss(page uint64, part int64, write bool, now int64) {
+func (p *Pager) miss(w wanted) {
 	for i := range p.starved {
-		if w := &p.starved[i]; w.page == page {
-			w.write = w.write || write
+		if other := &p.starved[i]; other.page == w.page {
+			other.write = other.write || w.write
 			return
 		}
 	}
 	p.stats.Missed++
-	if len(p.starved) > 0 || !p.fetch(page, part, write, now) {
-		p.starved = append(p.starved, wanted{page: page, part: part, write: write, since: now})
+	if len(p.starved) > 0 || !p.fetch(w) {
+		p.starved = append(p.starved, w)
 	}
 }
 
 // fetch begins to fetch a page that a thread waits for, if there is a buffer.
-func (p *Pager) fetch(page uint64, part int64, write bool, missed int64) bool {
+func (p *Pager) fetch(w wanted) bool {
 	b := p.takeBuffer()
 	if b == none {
 		return false
 	}
-	f := p.take(page, b)
-	f.wanted, f.wantedWrite, f.missed, f.part = true, write, missed, part
+	f := p.take(w.page, b)
+	f.wanted, f.wantedWrite, f.missed, f.part = true, w.write, w.since, w.part
 	f.chances = chanceMissed
 	p.start(p.demand, f)
 	return true
@@ -84,11 +85,10 @@ func (p *Pager) fetch(page uint64, part int64, write bool, missed int64) bool {
 func (p *Pager) serve() {
 	p.changed.Broadcast()
 	for len(p.starved) > 0 && p.err == nil {
-		w := p.starved[0]
-		if !p.fetch(w.page, w.part, w.write, w.since) {
+		if !p.fetch(p.starved[0]) {
 			return
 		}
-		p.starved = p.starved[:copy(p.starved, p.starved[1:])]
+		p.starved = slices.Delete(p.starved, 0, 1)
 	}
 }
 

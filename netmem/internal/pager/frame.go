@@ -55,29 +55,22 @@ type frame struct {
 	newer, older *frame
 }
 
-// idle is the list of pages in the pool that may leave it, by age.
-type idle struct{ oldest, newest *frame }
+// idle is the list of pages in the pool that may leave it, by age: a ring that closes in a frame of no page.
+type idle struct{ ends frame }
+
+func (l *idle) init() { l.ends.newer, l.ends.older = &l.ends, &l.ends }
+
+// oldest is nil if there is no such page.
+func (l *idle) oldest() *frame {
+	if l.ends.newer == &l.ends {
+		return nil
+	}
+	return l.ends.newer
+}
 
 func (l *idle) add(f *frame) {
-	f.older, f.newer = l.newest, nil
-	if l.newest != nil {
-		l.newest.newer = f
-	} else {
-		l.oldest = f
-	}
-	l.newest = f
+	f.older, f.newer = l.ends.older, &l.ends
+	f.older.newer, l.ends.older = f, f
 }
 
-func (l *idle) remove(f *frame) {
-	if f.older != nil {
-		f.older.newer = f.newer
-	} else {
-		l.oldest = f.newer
-	}
-	if f.newer != nil {
-		f.newer.older = f.older
-	} else {
-		l.newest = f.older
-	}
-	f.older, f.newer = nil, nil
-}
+func (l *idle) remove(f *frame) { f.older.newer, f.newer.older = f.newer, f.older }

@@ -93,7 +93,7 @@ type Pager struct {
 	stats   Stats
 }
 
-// wanted is a page for which there is no buffer yet.
+// wanted is a page that a thread waits for, with what its frame says of that.
 type wanted struct {
 	page  uint64
 	part  int64
@@ -101,8 +101,8 @@ type wanted struct {
 	since int64
 }
 
-// New makes a pager for a source, before there is a mapping. It fails with ErrSource, with a
-// *LimitError, and with what the source says.
+// New makes a pager for a source, before there is a mapping. It fails with ErrSource, with
+// ErrLimit, and with what the source says.
 func New(source Source, c Config) (*Pager, error) {
 	size, total := int64(source.PageSize()), source.Size()
 	switch {
@@ -116,13 +116,14 @@ func New(source Source, c Config) (*Pager, error) {
 	// With so much all pages can be in their places, and the pool is a quarter more.
 	limit := min(c.Local/size, max(total/size*4/3+leastBuffers, LeastPages))
 	if limit < LeastPages {
-		return nil, &LimitError{Local: c.Local, Least: LeastPages * size}
+		return nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrLimit, c.Local, LeastPages*size)
 	}
 	count := max(min(limit/4, mostBuffered/size), leastBuffers)
 	p := &Pager{source: source, config: c, size: size, part: int64(os.Getpagesize()), pages: uint64(total / size), began: time.Now(),
 		frames: make([]frame, limit), index: make(map[uint64]*frame, limit), most: int(limit - count),
 		jobs: make([]job, count+3*workers), starved: make([]wanted, 0, count)}
 	p.changed.L = &p.mu
+	p.idle.init()
 	p.used, p.run = newBuffers(int(count)), int(max(min(runBytes/size, count/leastBlocks), 1))
 	p.readers.Window = int(min(c.Ahead/size, count/2))
 	p.stats.Limit, p.stats.PageSize = uint64(limit), uint64(size)
@@ -142,16 +143,6 @@ func New(source Source, c Config) (*Pager, error) {
 	p.demand, p.ahead, p.back = make(chan *job, count), make(chan *job, count), make(chan *job, count)
 	return p, nil
 }
-
-// LimitError: the limit of local memory is too low. It matches ErrLimit.
-type LimitError struct{ Local, Least int64 }
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%v: %d bytes, at least %d are needed", ErrLimit, e.Local, e.Least)
-}
-
-// Unwrap returns ErrLimit.
-func (e *LimitError) Unwrap() error { return ErrLimit }
 
 // Run handles the faults of a mapping until ctx ends, and returns its cause, or until the
 // pager fails, and returns why. The memory has been ended then: its faults are not handled.
@@ -250,4 +241,20 @@ func (p *Pager) Stats() Stats {
 	s.Mapped = uint64(p.mapped)
 	s.Pooled = uint64(len(p.index) - p.mapped)
 	return s
+}
+
+// Stats has the counts of a pager.
+type Stats struct {
+	Missed    uint64 `json:"missed" help:"Faults that had to wait for the source." unit:"faults"`
+	Returned  uint64 `json:"returned" help:"Faults that found their page in the pool." unit:"faults"`
+	Written   uint64 `json:"written" help:"First writes to pages that were there." unit:"faults"`
+	Ahead     uint64 `json:"ahead" help:"Pages that were read ahead." unit:"pages"`
+	Unused    uint64 `json:"unused" help:"Pages read ahead that left before they were used." unit:"pages"`
+	Evicted   uint64 `json:"evicted" help:"Pages that have left the mapped memory." unit:"pages"`
+	Back      uint64 `json:"back" help:"Pages that were written back." unit:"pages"`
+	Mapped    uint64 `json:"mapped" help:"Pages in the mapped memory." unit:"pages" kind:"gauge"`
+	Pooled    uint64 `json:"pooled" help:"Local pages in buffers." unit:"pages" kind:"gauge"`
+	Limit     uint64 `json:"limit" help:"Pages that may be local." unit:"pages" kind:"gauge"`
+	PageSize  uint64 `json:"page_bytes" help:"Size of a page." unit:"bytes" kind:"gauge"`
+	FetchTime uint64 `json:"fetch_ns" help:"Time that the source took for those in missed." unit:"nanoseconds"`
 }

@@ -4,6 +4,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -16,9 +17,8 @@ const points = 128
 // Placement is where pages are. It does not change, and may be used by several
 // goroutines.
 type Placement struct {
-	circle  []point // sorted by hash
-	servers int
-	copies  int
+	circle []point // sorted by hash
+	copies int
 }
 
 type point struct {
@@ -33,7 +33,7 @@ func New(names []string, copies int) (*Placement, error) {
 	if copies < 1 || copies > len(names) {
 		return nil, fmt.Errorf("%d copies on %d servers: 1 to as many as there are servers", copies, len(names))
 	}
-	p := &Placement{servers: len(names), copies: copies}
+	p := &Placement{copies: copies}
 	for i, name := range names {
 		if slices.Index(names, name) != i {
 			return nil, fmt.Errorf("server %q is named twice", name)
@@ -45,35 +45,17 @@ func New(names []string, copies int) (*Placement, error) {
 		}
 	}
 	slices.SortFunc(p.circle, func(a, b point) int {
-		switch {
-		case a.hash < b.hash:
-			return -1
-		case a.hash > b.hash:
-			return 1
-		}
-		return int(a.server - b.server)
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.server, b.server))
 	})
 	return p, nil
 }
 
-// Copies returns the number of servers that hold each page.
-func (p *Placement) Copies() int { return p.copies }
-
-// Of puts the servers that hold a page into into, of length Copies: their numbers in
+// Of puts the servers that hold a page into into, as many as there are copies: their numbers in
 // the order of New's names. The first is the one that decides between two writers.
 func (p *Placement) Of(page uint64, into []int) {
-	h := mix(page)
-	low, high := 0, len(p.circle)
-	for low < high {
-		if mid := (low + high) / 2; p.circle[mid].hash < h {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	n := 0
-	for i := low; n < p.copies; i++ {
-		if s := int(p.circle[i%len(p.circle)].server); !slices.Contains(into[:n], s) {
+	at, _ := slices.BinarySearchFunc(p.circle, mix(page), func(p point, hash uint64) int { return cmp.Compare(p.hash, hash) })
+	for n := 0; n < p.copies; at++ {
+		if s := int(p.circle[at%len(p.circle)].server); !slices.Contains(into[:n], s) {
 			into[n] = s
 			n++
 		}

@@ -74,20 +74,17 @@ type protectArgument struct {
 	Mode  uint64
 }
 
-// request is a number made by _IOWR or _IOR (asm-generic/ioctl.h).
-func request(direction, number, size uintptr) uintptr {
-	return direction<<30 | size<<16 | ioctlType<<8 | number
-}
-
-// Directions.
+// Directions of ioctls.
 const (
 	read      = 2
 	readWrite = 3
 )
 
-func call(fd int, request uintptr, argument unsafe.Pointer) error {
+// ioctl has a number that _IOWR or _IOR makes (asm-generic/ioctl.h) of those given and of the size of its argument.
+func ioctl[T any](fd int, direction, number uintptr, argument *T) error {
+	request := direction<<30 | unsafe.Sizeof(*argument)<<16 | ioctlType<<8 | number
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(argument)))
 		switch errno {
 		case 0:
 			return nil
@@ -96,27 +93,6 @@ func call(fd int, request uintptr, argument unsafe.Pointer) error {
 			return errno
 		}
 	}
-}
-
-func setAPI(fd int, a *apiArgument) error {
-	return call(fd, request(readWrite, ioctlAPI, unsafe.Sizeof(*a)), unsafe.Pointer(a))
-}
-
-func register(fd int, a *registerArgument) error {
-	return call(fd, request(readWrite, ioctlRegister, unsafe.Sizeof(*a)), unsafe.Pointer(a))
-}
-
-func wake(fd int, a *rangeArgument) error {
-	return call(fd, request(read, ioctlWake, unsafe.Sizeof(*a)), unsafe.Pointer(a))
-}
-
-func protect(fd int, a *protectArgument) error {
-	return call(fd, request(readWrite, ioctlProtect, unsafe.Sizeof(*a)), unsafe.Pointer(a))
-}
-
-func copyIn(fd int, a *copyArgument, from []byte) error {
-	a.From, a.Length = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(from)))), uint64(len(from))
-	return call(fd, request(readWrite, ioctlCopy, unsafe.Sizeof(*a)), unsafe.Pointer(a))
 }
 
 func addressOf(memory []byte) uint64 {

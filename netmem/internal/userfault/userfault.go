@@ -42,7 +42,7 @@ func Open() (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setAPI(fd, &apiArgument{API: apiVersion, Features: featuresNeeded}); err != nil {
+	if err := ioctl(fd, readWrite, ioctlAPI, &apiArgument{API: apiVersion, Features: featuresNeeded}); err != nil {
 		unix.Close(fd)
 		return nil, &via.Error{Op: "use userfaultfd", Err: fmt.Errorf("%w: %w", ErrTooOld, err), Hint: HintTooOld}
 	}
@@ -106,7 +106,7 @@ func (o *Object) Close() error { return o.file.Close() }
 // protected ones. The memory is a mapping of a memfd, shared, of whole pages.
 func (o *Object) Register(memory []byte) error {
 	a := registerArgument{Range: rangeArgument{Start: addressOf(memory), Length: uint64(len(memory))}, Mode: registerMissing | registerProtect}
-	if err := register(o.fd, &a); err != nil {
+	if err := ioctl(o.fd, readWrite, ioctlRegister, &a); err != nil {
 		return failed("register memory with userfaultfd", err)
 	}
 	if a.Ioctls&rangeIoctlsNeeded != rangeIoctlsNeeded {
@@ -145,11 +145,11 @@ func (o *Object) Read(events []Event) (int, error) {
 // ErrGone, ErrPresent or ErrNoMemory.
 func (o *Object) Copy(to uint64, from []byte, protected bool) error {
 	for len(from) > 0 {
-		a := copyArgument{To: to}
+		a := copyArgument{To: to, From: addressOf(from), Length: uint64(len(from))}
 		if protected {
 			a.Mode = copyProtected
 		}
-		err := copyIn(o.fd, &a, from)
+		err := ioctl(o.fd, readWrite, ioctlCopy, &a)
 		if a.Copied > 0 {
 			to, from = to+uint64(a.Copied), from[a.Copied:]
 		}
@@ -170,19 +170,18 @@ func (o *Object) Unprotect(start, length uint64) error { return o.protect(start,
 func (o *Object) protect(start, length, mode uint64) error {
 	a := protectArgument{Range: rangeArgument{Start: start, Length: length}, Mode: mode}
 	for {
-		err := protect(o.fd, &a)
-		if !errors.Is(err, unix.EAGAIN) {
-			if err != nil {
-				return failed("protect pages", err)
-			}
+		switch err := ioctl(o.fd, readWrite, ioctlProtect, &a); {
+		case err == nil:
 			return nil
+		case !errors.Is(err, unix.EAGAIN):
+			return failed("protect pages", err)
 		}
 	}
 }
 
 // Wake lets the threads that wait for pages look again.
 func (o *Object) Wake(start, length uint64) error {
-	if err := wake(o.fd, &rangeArgument{Start: start, Length: length}); err != nil {
+	if err := ioctl(o.fd, read, ioctlWake, &rangeArgument{Start: start, Length: length}); err != nil {
 		return failed("wake threads", err)
 	}
 	return nil
@@ -214,20 +213,20 @@ const (
 	HintNoRights = "sysctl -w vm.unprivileged_userfaultfd=1; in a container, also a seccomp profile that allows userfaultfd"
 )
 
+// causes are the errors of this package for those of the kernel.
+var causes = map[error]error{
+	unix.ESRCH: ErrGone, unix.ENOENT: ErrGone,
+	unix.EFAULT: ErrGone, // the file is shorter than the page's place in it: it is cut to end a mapping
+	unix.EEXIST: ErrPresent, unix.ENOMEM: ErrNoMemory,
+}
+
 func failed(op string, err error) error {
-	cause, hint := error(nil), ""
-	switch {
-	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.ENOENT):
-		cause = ErrGone
-	case errors.Is(err, unix.EFAULT):
-		// The file is shorter than the page's place in it: it is cut to end a mapping.
-		cause = ErrGone
-	case errors.Is(err, unix.EEXIST):
-		cause = ErrPresent
-	case errors.Is(err, unix.ENOMEM):
-		cause, hint = ErrNoMemory, "give less local memory to the mapping, or raise MemoryMax= of the service"
-	default:
-		return &via.Error{Op: op, Err: err}
+	e := &via.Error{Op: op, Err: err}
+	if cause := causes[err]; cause != nil {
+		e.Err = fmt.Errorf("%w: %w", cause, err)
 	}
-	return &via.Error{Op: op, Err: fmt.Errorf("%w: %w", cause, err), Hint: hint}
+	if errors.Is(err, unix.ENOMEM) {
+		e.Hint = "give less local memory to the mapping, or raise MemoryMax= of the service"
+	}
+	return e
 }
