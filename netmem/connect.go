@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// openPool connects with servers, and fills in the defaults of o.
+// openPool connects with servers, stays connected until close, and fills in the defaults of o.
 func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o *Options) (*pool, error) {
 	if err := o.check(len(servers)); err != nil {
 		return nil, err
@@ -33,9 +33,11 @@ func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address
 	}
 	p.number(names)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.connect(ctx); err != nil {
-		p.cancel()
-		return nil, err
+	if err = p.connect(ctx); err == nil {
+		err = p.start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }

@@ -2,9 +2,8 @@ package netmem
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -90,11 +89,7 @@ func ringOptions(frame int) ring.Options {
 }
 
 // draw draws a number that is not zero.
-func draw() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // it ends the program rather than fail
-	return max(1, binary.LittleEndian.Uint64(b[:]))
-}
+func draw() uint64 { return max(1, rand.Uint64()) }
 
 // readerEnds bounds the end of a connection by which memory is read.
 const readerEnds = 5 * time.Second

@@ -21,6 +21,8 @@ type line struct {
 	record atomic.Pointer[protocol.Record]
 	// window reads the server's memory; nil: the client does not.
 	window  atomic.Pointer[window]
+	opens   time.Time     // when it is tried next
+	wait    time.Duration // between the last two tries
 	once    sync.Once
 	ctx     context.Context // ends with close
 	end     func()
@@ -192,23 +194,11 @@ const (
 	lastOpening  = time.Minute
 )
 
-// opening says when a window is tried next.
-type opening struct {
-	of   *line
-	at   time.Time
-	wait time.Duration
-}
-
-// try opens the window of a line, if it has none and it is time.
-func (o *opening) try(ctx context.Context, l *line) {
-	if o.of != l {
-		*o = opening{of: l, wait: firstOpening}
-	}
-	if l.window.Load() != nil || time.Now().Before(o.at) {
-		return
-	}
-	if l.openWindow(ctx) != nil {
-		o.at, o.wait = time.Now().Add(o.wait), min(2*o.wait, lastOpening)
+// tryWindow opens the window, if there is none and it is time. The keeper calls it.
+func (l *line) tryWindow(ctx context.Context) {
+	if l.window.Load() == nil && !time.Now().Before(l.opens) && l.openWindow(ctx) != nil {
+		l.wait = max(firstOpening, min(2*l.wait, lastOpening))
+		l.opens = time.Now().Add(l.wait)
 	}
 }
 

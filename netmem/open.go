@@ -100,9 +100,6 @@ func begin(ctx context.Context, p *pool, o Options, err error) (*Client, error) 
 
 // start makes the cache and the goroutines behind it.
 func (c *Client) start(ctx context.Context) error {
-	if err := c.pool.start(); err != nil {
-		return err
-	}
 	frames := int(c.options.Cache / int64(c.page))
 	if frames < leastFrames {
 		return optionError("Cache", c.options.Cache, fmt.Sprintf("at least %d", leastFrames*c.page))

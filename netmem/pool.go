@@ -73,7 +73,6 @@ type link struct {
 	pool    *pool
 	address via.Address
 	number  int // in configurations of the pool
-	opens   opening
 
 	mu   sync.Mutex
 	err  error     // why there is no connection
@@ -92,8 +91,7 @@ type view struct {
 	placement.Configuration
 	revision int64 // of the store
 	opened   time.Time
-	// named is when the store was asked that has named it last, in nanoseconds after opened.
-	named atomic.Int64
+	named    atomic.Pointer[time.Time] // when the store was asked that has named it last
 	// after that time no client reads from a member that has gone.
 	after time.Time
 	ready atomic.Bool // it is settled
@@ -150,7 +148,7 @@ func (k *link) ask(ctx context.Context, l *line) error {
 			return k.down(l, err)
 		}
 	}
-	k.opens.try(ctx, l)
+	l.tryWindow(ctx)
 	k.pool.attend()
 	return nil
 }
@@ -176,7 +174,7 @@ func (k *link) dial(ctx context.Context) (err error) {
 	}
 	k.now.Store(l)
 	p.changes.tell()
-	k.opens.try(ctx, l)
+	l.tryWindow(ctx)
 	return nil
 }
 

@@ -13,21 +13,10 @@ import (
 // read fetches a page into a frame. It waits for servers that are connecting again, and for the
 // pool to go on without them. With a lookup it may find out where the page is instead.
 func (p *pool) read(ctx context.Context, page uint64, into ring.Frame, find *lookup) (protocol.Reply, error) {
-	if find == nil && p.alone { // before the clock is read, which takes as long as a good part of a copy
-		v := p.view.Load()
-		if l := p.only(page).now.Load(); l != nil {
-			if w := l.window.Load(); w != nil {
-				if r, ok := p.readDirect(ctx, v, l, w, page, into); ok && (r.Flags&protocol.Unwritten == 0 || !l.blank()) {
-					p.counters.fetches.Add(1)
-					return r, nil
-				}
-			}
-		}
-	}
-	a := attempts{start: time.Now()}
+	var a attempts
 	for {
 		v := p.view.Load()
-		r, err := p.fetch(ctx, v, page, into, find)
+		r, err := p.fetch(ctx, v, page, into, find, &a)
 		if err == nil {
 			p.counters.fetches.Add(1)
 			return r, nil
@@ -52,16 +41,11 @@ func (p *pool) readDirect(ctx context.Context, v *view, l *line, w *window, page
 }
 
 // fetch is one attempt at read. It asks the server of the page that is written last.
-func (p *pool) fetch(ctx context.Context, v *view, page uint64, into ring.Frame, find *lookup) (r protocol.Reply, err error) {
-	if !p.settled(v) {
-		if err := p.settle(ctx, v, "fetch", page); err != nil {
-			return r, err
-		}
-	}
+func (p *pool) fetch(ctx context.Context, v *view, page uint64, into ring.Frame, find *lookup, a *attempts) (r protocol.Reply, err error) {
 	var room [maxCopies]*link
-	list, members := p.places(v, page, room[:0])
-	if members == 0 {
-		return r, &Error{Op: onPage("fetch", page), Err: ErrLost}
+	list, members, err := p.holders(ctx, v, "fetch", page, room[:0])
+	if err != nil {
+		return r, err
 	}
 	k := list[members-1]
 	l := v.line(k)
@@ -69,10 +53,11 @@ func (p *pool) fetch(ctx context.Context, v *view, page uint64, into ring.Frame,
 		return r, unavailable("fetch", page, p.unreached(v, k))
 	}
 	direct := false
-	if w := l.window.Load(); w != nil && find == nil && !p.alone {
+	if w := l.window.Load(); w != nil && find == nil {
 		r, direct = p.readDirect(ctx, v, l, w, page, into)
 	}
 	if !direct {
+		a.begin() // not before: to read the clock takes as long as a good part of a copy
 		q := protocol.Request{Operation: protocol.Fetch, Epoch: v.Epoch, Page: page, Length: uint32(into.Length)}
 		if find == nil {
 			r, _, err = l.call(ctx, &q, ring.Frame{}, into)
@@ -127,11 +112,18 @@ func (p *pool) refused(op string, page uint64, k *link, r protocol.Result) error
 	return &Error{Op: onPage(op, page), Device: k.name(), Err: err}
 }
 
+// attempts are those of a call so far.
 type attempts struct {
-	start time.Time
+	start time.Time // of the first, from when on the call waits
 	// restarted: a server has said that it is another one. One that says so again, after a
 	// new connection, does not mean it.
 	restarted bool
+}
+
+func (a *attempts) begin() {
+	if a.start.IsZero() {
+		a.start = time.Now()
+	}
 }
 
 // retry returns nil if a call is to be made once more, else with what it fails: its last attempt,
@@ -139,6 +131,7 @@ type attempts struct {
 // one it waits until a server that is needed has been away for the timeout, and the pool had the
 // time to go on without it.
 func (p *pool) retry(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
+	a.begin()
 	changed := p.changes.watch()
 	restarted := errors.Is(err, ErrRestarted)
 	switch {

@@ -26,9 +26,6 @@ func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.start(); err != nil {
-		return nil, errors.Join(err, p.close())
-	}
 	return &source{pool: p}, nil
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // holds says that no client has gone on with a later configuration, as of now.
-func (v *view) holds() bool { return time.Since(v.opened)-time.Duration(v.named.Load()) < lease }
+func (v *view) holds() bool { return time.Since(*v.named.Load()) < lease }
 
 // line is the connection with a server if that is the process of the configuration, else nil.
 func (v *view) line(k *link) *line {
@@ -130,13 +130,13 @@ func (p *pool) learn(c placement.Configuration, revision int64, asked time.Time)
 	case now.Pool != 0 && c.Pool != now.Pool:
 		return &Error{Op: "use the pool", Err: ErrOtherPool, Hint: "it has begun anew: open another client"}
 	case c.Epoch == now.Epoch:
-		now.named.Store(int64(asked.Sub(now.opened)))
+		now.named.Store(&asked)
 		return nil
 	case c.Epoch < now.Epoch:
 		return fmt.Errorf("%w: it has epoch %d after %d", ErrNoStore, c.Epoch, now.Epoch)
 	}
 	next := &view{Configuration: c, revision: revision, opened: time.Now(), after: now.after}
-	next.named.Store(int64(asked.Sub(next.opened)))
+	next.named.Store(&asked)
 	if c.Lost > now.Epoch {
 		next.after = next.opened.Add(lease)
 	}
@@ -182,6 +182,17 @@ func (p *pool) unreached(v *view, k *link) error {
 		hint = "the pool goes on without it once it has been away for the timeout, if the store answers"
 	}
 	return &Error{Op: "reach", Device: k.name(), Err: err, Hint: hint}
+}
+
+// holders are the servers of a page, as of places, once the configuration can be used. It fails if no member is left.
+func (p *pool) holders(ctx context.Context, v *view, op string, page uint64, into []*link) (list []*link, members int, err error) {
+	if err := p.settle(ctx, v, op, page); err != nil {
+		return nil, 0, err
+	}
+	if list, members = p.places(v, page, into); members == 0 {
+		err = &Error{Op: onPage(op, page), Err: ErrLost}
+	}
+	return list, members, err
 }
 
 // settle waits until the configuration can be used, and fails with ErrUnavailable when ctx ends or the configuration

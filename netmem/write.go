@@ -45,7 +45,8 @@ func (p *pool) mine(c *change, writer uint64) bool {
 // it; c.base becomes the page's new version. It waits for servers that are connecting again, and
 // for the pool to go on without them.
 func (p *pool) write(ctx context.Context, c *change) error {
-	a := attempts{start: time.Now()}
+	var a attempts
+	a.begin()
 	c.writer, c.open = p.writer(), false
 	for {
 		v := p.view.Load()
@@ -63,15 +64,10 @@ func (p *pool) write(ctx context.Context, c *change) error {
 }
 
 func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
-	if !p.settled(v) {
-		if err := p.settle(ctx, v, "write", c.page); err != nil {
-			return err
-		}
-	}
 	var room [maxCopies]*link
-	list, members := p.places(v, c.page, room[:0])
-	if members == 0 {
-		return &Error{Op: onPage("write", c.page), Err: ErrLost}
+	list, _, err := p.holders(ctx, v, "write", c.page, room[:0])
+	if err != nil {
+		return err
 	}
 	var lines [maxCopies]*line
 	for i, k := range list {

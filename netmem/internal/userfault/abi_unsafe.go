@@ -2,6 +2,7 @@ package userfault
 
 import (
 	"structs"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -99,20 +100,20 @@ func addressOf(memory []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
 }
 
-// open makes a userfaultfd by the system call.
-func open(flags uintptr) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0, 0)
+// descriptor is that of a system call which makes one.
+func descriptor(fd, _ uintptr, errno syscall.Errno) (int, error) {
 	if errno != 0 {
 		return -1, errno
 	}
 	return int(fd), nil
 }
 
+// open makes a userfaultfd by the system call.
+func open(flags uintptr) (int, error) {
+	return descriptor(unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0, 0))
+}
+
 // openBy makes one by the device /dev/userfaultfd, whose permissions say who may.
 func openBy(device int) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(device), requestNew, unix.O_CLOEXEC|unix.O_NONBLOCK)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(fd), nil
+	return descriptor(unix.Syscall(unix.SYS_IOCTL, uintptr(device), requestNew, unix.O_CLOEXEC|unix.O_NONBLOCK))
 }
