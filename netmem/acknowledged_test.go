@@ -24,7 +24,7 @@ type story struct {
 func tell(t *testing.T, servers, pages int, f func(s *story)) {
 	t.Helper()
 	l := newLender(t)
-	s := &story{schedule: &schedule{network: newNetwork(l, 0), pages: pages}}
+	s := &story{schedule: &schedule{network: newNetwork(l, 0), pages: pages, counts: map[string]uint64{}}}
 	for i := range servers {
 		s.servers = append(s.servers, &modelServer{node: fmt.Sprintf("s%d", i)})
 	}

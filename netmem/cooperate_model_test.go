@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -18,27 +17,10 @@ import (
 // incarnation or with pages of before, and some of them lie. No read has a wrong byte: each page is whole,
 // and is not older than what was acknowledged when a client that had dropped its cache began to read.
 func TestCooperateModel(t *testing.T) {
-	var sum coopCounts
-	runModel(t, func(l *lender, seed uint64) (func(*testing.T), func(*testing.T)) {
+	runModel(t, func(l *lender, seed uint64) (*schedule, func(*testing.T)) {
 		s := newCoopSchedule(t, l, seed)
-		return s.run, func(*testing.T) { sum.add(&s.counts) }
-	})
-	t.Logf("%+v", sum)
-	if *schedules == 0 && (sum.FromHosts == 0 || sum.Sent == 0 || sum.Lies == 0 || sum.Wrong == 0 || sum.Missing == 0 || sum.Kills == 0 || sum.Duplicates == 0) {
-		t.Error("the schedules have not all happen: see the counts")
-	}
-}
-
-// coopCounts are what happened.
-type coopCounts struct {
-	Reads, Writes, Failed, Kills, Lies                 int64
-	FromHosts, Sent, Duplicates, Missing, Wrong, Given uint64
-}
-
-func (c *coopCounts) add(o *coopCounts) {
-	c.Reads, c.Writes, c.Failed, c.Kills, c.Lies = c.Reads+o.Reads, c.Writes+o.Writes, c.Failed+o.Failed, c.Kills+o.Kills, c.Lies+o.Lies
-	c.FromHosts, c.Sent, c.Duplicates = c.FromHosts+o.FromHosts, c.Sent+o.Sent, c.Duplicates+o.Duplicates
-	c.Missing, c.Wrong, c.Given = c.Missing+o.Missing, c.Wrong+o.Wrong, c.Given+o.Given
+		return s.schedule, s.run
+	}, "from hosts", "sent", "lies", "wrong", "missing", "kills", "duplicates")
 }
 
 // coopSchedule is one run, with one server.
@@ -46,8 +28,7 @@ type coopSchedule struct {
 	*schedule
 	hosts []*coopClient
 
-	state  sync.Mutex
-	counts coopCounts
+	state sync.Mutex
 	// begun and done are the highest value whose write to a page was begun, and that was acknowledged.
 	begun, done []uint64
 }
@@ -55,25 +36,23 @@ type coopSchedule struct {
 // coopClient is a client, with the number that it has among the hosts. It writes the pages of which the
 // remainder by the number of clients is its number: of each page there is one writer.
 type coopClient struct {
-	node   string
-	number int
-	liar   string            // how it lies; empty if it does not
-	old    map[uint64][]byte // pages that it was given once; guarded by the schedule
-	now    *process          // guarded by the network
+	modelClient
+	liar string            // how it lies; empty if it does not
+	old  map[uint64][]byte // pages that it was given once; guarded by the schedule
 }
 
 func newCoopSchedule(t *testing.T, l *lender, seed uint64) *coopSchedule {
-	s := &coopSchedule{schedule: &schedule{T: t, network: newNetwork(l, seed), servers: []*modelServer{{node: "server"}}}}
+	s := &coopSchedule{schedule: &schedule{T: t, network: newNetwork(l, seed), servers: []*modelServer{{node: "server"}}, counts: map[string]uint64{}}}
 	s.r = s.random("schedule")
 	s.pages = 40 + s.r.IntN(80)
 	s.begun, s.done = make([]uint64, s.pages), make([]uint64, s.pages)
 	s.slow = []int{0, 5, 50}[s.r.IntN(3)]
 	for i := range 2 + s.r.IntN(3) {
-		c := &coopClient{node: fmt.Sprintf("c%d", i), number: i, old: map[uint64][]byte{}}
+		c := &coopClient{modelClient: modelClient{node: fmt.Sprintf("c%d", i), number: i}, old: map[uint64][]byte{}}
 		if i > 0 && s.r.IntN(2) == 0 {
 			c.liar = []string{"bytes", "old pages", "ages", "has all", "short"}[s.r.IntN(5)]
 		}
-		s.hosts = append(s.hosts, c)
+		s.hosts, s.clients = append(s.hosts, c), append(s.clients, &c.modelClient)
 	}
 	return s
 }
@@ -116,7 +95,7 @@ func (s *coopSchedule) live(n *coopClient) {
 		}
 		s.set(func() { s.serves[n.node] = p })
 		s.use(n, c, p, r)
-		s.count(c)
+		s.note(c)
 		s.set(func() {
 			if s.serves[n.node] == p {
 				delete(s.serves, n.node)
@@ -131,16 +110,14 @@ func (s *coopSchedule) live(n *coopClient) {
 	}
 }
 
-func (s *coopSchedule) count(c *Client) {
+// note counts what a client has counted, and checks whom it blames.
+func (s *coopSchedule) note(c *Client) {
 	st := c.Stats()
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.counts.FromHosts += st.FromHosts
-	s.counts.Sent += st.Sent
-	s.counts.Duplicates += st.Duplicates
-	s.counts.Missing += st.Missing
-	s.counts.Wrong += st.Wrong
-	s.counts.Given += st.Given
+	for what, n := range map[string]uint64{
+		"from hosts": st.FromHosts, "sent": st.Sent, "duplicates": st.Duplicates, "missing": st.Missing, "wrong": st.Wrong, "given": st.Given,
+	} {
+		s.count(what, n)
+	}
 	for _, h := range st.Hosts {
 		if h.Wrong > 0 && (h.Err == nil || h.Connected) {
 			s.Errorf("%s has sent %d wrong pages; connected %v, %v", h.Address, h.Wrong, h.Connected, h.Err)
@@ -179,21 +156,13 @@ func (s *coopSchedule) read(n *coopClient, c *Client, p *process, page int, b []
 	s.state.Unlock()
 	_, err := c.ReadAt(b, int64(page)*modelPage)
 	if err != nil || p.gate() != nil {
-		s.state.Lock()
-		s.counts.Failed++
-		s.state.Unlock()
+		s.count("failed", 1)
 		return
 	}
-	value := binary.LittleEndian.Uint64(b)
-	for i := 8; i < len(b); i += 8 {
-		if other := binary.LittleEndian.Uint64(b[i:]); other != value {
-			s.Errorf("page %d is torn: %x at its beginning, %x at byte %d", page, value, other, i)
-			break
-		}
-	}
+	value := s.value(uint64(page), b)
+	s.count("reads", 1)
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.counts.Reads++
 	s.trace("%s reads page %d: %d", n.node, page, value&(1<<32-1))
 	number, of := value&(1<<32-1), int(value>>32)-1
 	switch {
@@ -212,9 +181,7 @@ func (s *coopSchedule) write(n *coopClient, c *Client, p *process, page int, b [
 	s.begun[page]++
 	value := s.begun[page]
 	s.state.Unlock()
-	for i := 0; i < len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], uint64(page+1)<<32|value)
-	}
+	fillPage(b, uint64(page+1)<<32|value)
 	_, err := c.WriteAt(b, int64(page)*modelPage)
 	if err == nil {
 		err = c.Sync()
@@ -222,10 +189,10 @@ func (s *coopSchedule) write(n *coopClient, c *Client, p *process, page int, b [
 	s.state.Lock()
 	defer s.state.Unlock()
 	if err != nil || p.gate() != nil {
-		s.counts.Failed++
+		s.count("failed", 1)
 		return
 	}
-	s.counts.Writes++
+	s.count("writes", 1)
 	s.done[page] = max(s.done[page], value)
 	s.trace("%s has written page %d: %d", n.node, page, value)
 }
@@ -245,24 +212,16 @@ func (s *coopSchedule) trouble() {
 		if p == nil {
 			continue
 		}
-		later := func(f func()) {
-			d := time.Duration(s.r.Int64N(int64(3 * time.Second)))
-			s.running.Go(func() {
-				if s.sleep(nil, d) {
-					s.set(f)
-				}
-			})
-		}
+		later := func(f func()) { s.later(s.upTo(3*time.Second), func() { s.set(f) }) }
 		switch s.r.IntN(4) {
 		case 0:
 			s.trace("%s is killed", c.node)
-			s.state.Lock()
-			s.counts.Kills++
-			s.state.Unlock()
+			s.count("kills", 1)
 			p.kill()
 		case 1: // in the middle of a get or a put
 			s.trace("%s is doomed", c.node)
-			s.set(func() { p.doomedBy = []protocol.Operation{protocol.Get, protocol.Put, protocol.Move}[s.r.IntN(3)] })
+			o := []protocol.Operation{protocol.Get, protocol.Put, protocol.Move}[s.r.IntN(3)]
+			s.set(func() { p.doomed = func(q *protocol.Request) bool { return q.Operation == o } })
 		case 2:
 			way := [2]string{c.node, other}
 			s.trace("cut %v", way)
@@ -274,16 +233,7 @@ func (s *coopSchedule) trouble() {
 			later(func() { p.stopped-- })
 		}
 	}
-	s.set(func() {
-		for way := range s.cut {
-			s.cut[way] = -1 << 20
-		}
-		for _, c := range s.hosts {
-			if c.now != nil {
-				c.now.stopped = -1 << 20
-			}
-		}
-	})
+	s.heal()
 }
 
 // tamper is what a liar makes of its replies.
@@ -297,9 +247,7 @@ func (s *coopSchedule) tamper(n *coopClient, k *modelCall, b, payload []byte) ([
 		return b, payload
 	}
 	lie := func(with []byte) ([]byte, []byte) {
-		s.state.Lock()
-		s.counts.Lies++
-		s.state.Unlock()
+		s.count("lies", 1)
 		r.Result, r.Version, r.Client, r.Length = protocol.OK, q.Expected, q.Client, uint32(len(with))
 		r.Encode(b[:protocol.ReplySize])
 		return b, with

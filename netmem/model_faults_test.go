@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
@@ -31,13 +30,16 @@ func (s *schedule) trouble() {
 		case 0:
 			s.killClient()
 		case 1: // between two copies of a write, or while it repairs
-			c, how := s.clients[s.r.IntN(len(s.clients))], protocol.IfOlder
+			c := s.clients[s.r.IntN(len(s.clients))]
 			away, parts := s.upTo(8*time.Second), !s.loses && s.r.IntN(2) == 0
 			s.set(func() {
-				if c.now != nil {
-					c.now.doomed = how
+				if c.now == nil {
+					return
 				}
-				if c.now != nil && parts {
+				c.now.doomed = func(q *protocol.Request) bool {
+					return q.Operation == protocol.Write && q.Condition == protocol.IfOlder
+				}
+				if parts {
 					c.now.parting = func(server string) { s.cutFor(away, s.everyClient(), server, true, true) }
 				}
 			})
@@ -200,8 +202,8 @@ func (s *schedule) settledRecord() *placement.Configuration {
 	return &c
 }
 
-// finish heals all, waits until the copies are equal, and reads them once more.
-func (s *schedule) finish() {
+// heal ends all that was cut or stopped, for good.
+func (s *schedule) heal() {
 	s.set(func() {
 		for way := range s.cut {
 			s.cut[way] = -1 << 20
@@ -215,6 +217,11 @@ func (s *schedule) finish() {
 			p.stopped = -1 << 20
 		}
 	})
+}
+
+// finish heals all, waits until the copies are equal, and reads them once more.
+func (s *schedule) finish() {
+	s.heal()
 	for _, n := range s.servers {
 		s.start(n)
 	}
@@ -240,8 +247,8 @@ func (s *schedule) finish() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	r := s.settledRecord()
-	atomic.AddInt64(&s.counts.Epochs, int64(r.Epoch))
-	atomic.AddInt64(&s.counts.Joins, int64(c.pool.counters.repaired.Load()))
+	s.count("epochs", r.Epoch)
+	s.count("repaired", c.pool.counters.repaired.Load())
 	w := &modelWorker{s: s, c: c, p: p, known: map[uint64]modelKnown{}, who: "healer"}
 	m := p.take(modelPage)
 	defer p.giveBack(m)

@@ -105,23 +105,18 @@ type process struct {
 	died    time.Time
 	alive   context.Context // ends when it is killed
 	die     func()
-	// doomed: it is killed when it is about to send a write with this condition.
-	doomed protocol.Condition
+	// doomed, if it is not nil, says of a request whether the process is killed when it is about to send it.
+	doomed func(q *protocol.Request) bool
 	// wrote is the server that it has written to last; parting, if it is not nil, is called with that
 	// when the process is doomed.
 	wrote   string
 	parting func(server string)
-	// doomedBy is doomed, for operations of the cooperative cache.
-	doomedBy protocol.Operation
 	// tamper, if it is not nil, changes the replies of a server that lies.
 	tamper func(k *modelCall, b, payload []byte) ([]byte, []byte)
 }
 
-// notDoomed is no condition.
-const notDoomed protocol.Condition = 99
-
 func (n *network) process(node string, run int) *process {
-	p := &process{network: n, node: node, run: run, doomed: notDoomed, dials: map[string]int{}}
+	p := &process{network: n, node: node, run: run, dials: map[string]int{}}
 	p.alive, p.die = context.WithCancel(context.Background())
 	return p
 }
@@ -281,10 +276,10 @@ func (c *modelConn) call(ctx context.Context, q protocol.Request, send, into rin
 	request := make([]byte, protocol.RequestSize)
 	q.Encode(request)
 	p := c.client
-	if !p.sleep(ctx.Done(), c.turn(ctx.Value(callerKey{}), request, send.Bytes())) {
+	if !p.sleep(ctx.Done(), c.turn(ctx.Value(callerKey{}), q, send.Bytes())) {
 		return ring.Reply{}, fmt.Errorf("%w: %w", ring.ErrDeadline, context.Cause(ctx))
 	}
-	if err := p.doom(request, c.server.node); err != nil {
+	if err := p.doom(&q, c.server.node); err != nil {
 		return ring.Reply{}, err
 	}
 	k := &modelCall{conn: c, sent: time.Now(), request: slices.Clone(request), data: slices.Clone(send.Bytes()), room: into.Length, into: into.Bytes(), done: make(chan struct{})}
@@ -320,39 +315,26 @@ type callerKey struct{}
 
 // turn is a moment by which calls of several goroutines at one time are told apart: whichever the
 // scheduler runs first, they are sent in one order.
-func (c *modelConn) turn(caller any, request, data []byte) time.Duration {
-	q, err := protocol.ParseRequest(request)
-	if err != nil {
-		return 0
-	}
+func (c *modelConn) turn(caller any, q protocol.Request, data []byte) time.Duration {
 	q.Client, q.Incarnation = 0, 0 // they are drawn
 	return time.Duration(c.client.random(fmt.Sprint(c.name, caller, q, data[:min(8, len(data))])).IntN(1000))
 }
 
 // doom kills the process if it is about to do what it is to be killed at, and else is gate.
-func (p *process) doom(request []byte, server string) error {
+func (p *process) doom(q *protocol.Request, server string) error {
 	if err := p.gate(); err != nil {
 		return err
 	}
-	q, err := protocol.ParseRequest(request)
 	p.mu.Lock()
-	ends := p.doomedBy != 0 && q.Operation == p.doomedBy
-	p.mu.Unlock()
-	if err == nil && ends {
-		p.kill()
-		return errKilled
+	doomed, wrote, parting := p.doomed != nil && p.doomed(q), p.wrote, p.parting
+	if q.Operation == protocol.Write {
+		p.wrote = server
 	}
-	if err != nil || q.Operation != protocol.Write {
-		return nil
-	}
-	p.mu.Lock()
-	doomed, wrote, parting := q.Condition == p.doomed, p.wrote, p.parting
-	p.wrote = server
 	p.mu.Unlock()
 	if !doomed {
 		return nil
 	}
-	p.trace("%s dies before a write, condition %d", p.node, q.Condition)
+	p.trace("%s dies before a %v, condition %d", p.node, q.Operation, q.Condition)
 	p.kill()
 	if parting != nil && wrote != "" {
 		parting(wrote)

@@ -34,22 +34,14 @@ var (
 // A seed stands for the same schedule each time, but for what goroutines do at one instant: some 1
 // of 20 go another way the next time. One that has failed is to be run a few times.
 func TestModel(t *testing.T) {
-	var sum modelCounts
-	runModel(t, func(l *lender, seed uint64) (func(*testing.T), func(*testing.T)) {
+	runModel(t, func(l *lender, seed uint64) (*schedule, func(*testing.T)) {
 		s := newSchedule(t, l, seed)
-		return s.run, func(t *testing.T) {
-			s.history.check(t)
-			sum.add(&s.counts)
-		}
-	})
-	t.Logf("%+v", sum)
-	if *schedules == 0 && sum.Direct == 0 {
-		t.Error("no page was read out of a server's memory")
-	}
+		return s, s.run
+	}, "direct")
 }
 
-// runModel runs schedules, and what checks each of them afterwards.
-func runModel(t *testing.T, schedule func(l *lender, seed uint64) (run, check func(*testing.T))) {
+// runModel runs schedules, and checks what clients have read, and that some things have happened.
+func runModel(t *testing.T, draw func(l *lender, seed uint64) (s *schedule, run func(*testing.T)), happen ...string) {
 	n, end := uint64(15), time.Now().Add(time.Second)
 	if soak.Wanted() {
 		n, end = 1000, end.Add(time.Hour)
@@ -59,32 +51,52 @@ func runModel(t *testing.T, schedule func(l *lender, seed uint64) (run, check fu
 	}
 	// The fewer goroutines run at an instant, the more often a seed means the same schedule.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	l := newLender(t)
+	l, sum := newLender(t), map[string]uint64{}
 	for seed := *firstSeed; seed < *firstSeed+n && (time.Now().Before(end) || seed < *firstSeed+10); seed++ {
-		run, check := schedule(l, seed)
+		s, run := draw(l, seed)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, run)
-			check(t)
+			s.history.check(t)
 		})
+		for what, n := range s.counts {
+			sum[what] += n
+		}
 		if !ok {
 			t.Fatalf("schedule %d of %d: -run %s -schedules 1 -seed %d -events", seed-*firstSeed+1, n, t.Name(), seed)
 		}
 	}
+	t.Log(sum)
+	for _, what := range happen {
+		if *schedules == 0 && sum[what] == 0 {
+			t.Errorf("%q has not happened", what)
+		}
+	}
 }
 
-// modelCounts are what happened.
-type modelCounts struct{ Reads, Direct, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins int64 }
+// count counts what happens.
+func (s *schedule) count(what string, n uint64) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	s.counts[what] += n
+}
 
-func (c *modelCounts) add(o *modelCounts) {
-	c.Reads += o.Reads
-	c.Direct += o.Direct
-	c.Writes += o.Writes
-	c.Failed += o.Failed
-	c.Conflicts += o.Conflicts
-	c.Kills += o.Kills
-	c.Deaths += o.Deaths
-	c.Epochs += o.Epochs
-	c.Joins += o.Joins
+// fillPage makes a page full of a value.
+func fillPage(b []byte, value uint64) {
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], value)
+	}
+}
+
+// value is the value that fills a page.
+func (s *schedule) value(page uint64, b []byte) uint64 {
+	value := binary.LittleEndian.Uint64(b)
+	for i := 8; i < len(b); i += 8 {
+		if other := binary.LittleEndian.Uint64(b[i:]); other != value {
+			s.Errorf("page %d is torn: %x at its beginning, %x at byte %d", page, value, other, i)
+			break
+		}
+	}
+	return value
 }
 
 // modelPage is the size of a page.
@@ -101,11 +113,13 @@ type schedule struct {
 	pages   int
 	loses   bool // servers lose their memory, and then nothing else happens to servers
 	history history
-	counts  modelCounts
 	ending  atomic.Bool
 	closers []func() // guarded by the network
 
 	starting sync.Mutex // held while a server starts or is killed
+
+	counting sync.Mutex
+	counts   map[string]uint64
 }
 
 // modelServer is a server.
@@ -125,7 +139,7 @@ type modelClient struct {
 }
 
 func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
-	s := &schedule{T: t, network: newNetwork(l, seed)}
+	s := &schedule{T: t, network: newNetwork(l, seed), counts: map[string]uint64{}}
 	s.r = s.random("schedule")
 	s.pages = 1 + s.r.IntN(4)
 	s.slow = []int{5, 50, 200}[s.r.IntN(3)]
@@ -211,7 +225,7 @@ func (s *schedule) kill(n *modelServer) {
 		return
 	}
 	s.trace("%s is killed", n.node)
-	atomic.AddInt64(&s.counts.Kills, 1)
+	s.count("kills", 1)
 	n.now.kill()
 	s.set(func() { n.now = nil; delete(s.serves, n.node) })
 }
@@ -253,14 +267,12 @@ func (s *schedule) live(n *modelClient) {
 				workers.Go(func() { w.work(left) })
 			}
 			workers.Wait()
-			atomic.AddInt64(&s.counts.Direct, int64(c.pool.counters.direct.Load()))
+			s.count("direct", c.pool.counters.direct.Load())
 			s.running.Go(func() { _ = c.Close() }) // a client that was killed does nothing more
 		}
-		s.mu.Lock()
-		if p.dead {
-			s.counts.Deaths++
+		if p.gone() {
+			s.count("deaths", 1)
 		}
-		s.mu.Unlock()
 		time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
 	}
 }
@@ -321,31 +333,17 @@ func (w *modelWorker) read(ctx context.Context, page uint64, frame ring.Frame) {
 		w.s.trace("%s reads page %d: %v", w.who, page, err)
 		return
 	}
-	o.value, o.version = w.value(page, frame.Bytes()), v
+	o.value, o.version = w.s.value(page, frame.Bytes()), v
 	w.s.history.end(o)
 	w.known[page] = modelKnown{v, o.value}
 	w.s.trace("%s reads page %d: %d, version %d", w.who, page, o.value, v)
-	atomic.AddInt64(&w.s.counts.Reads, 1)
-}
-
-// value is the value that fills a page.
-func (w *modelWorker) value(page uint64, b []byte) uint64 {
-	value := binary.LittleEndian.Uint64(b)
-	for i := 8; i < len(b); i += 8 {
-		if other := binary.LittleEndian.Uint64(b[i:]); other != value {
-			w.s.Errorf("page %d is torn: %d at its beginning, %d at byte %d", page, value, other, i)
-			break
-		}
-	}
-	return value
+	w.s.count("reads", 1)
 }
 
 func (w *modelWorker) write(ctx context.Context, o op, c change, frame ring.Frame) {
 	w.written++
 	o.client, o.value = w.who, w.first+w.written
-	for i := 0; i < modelPage; i += 8 {
-		binary.LittleEndian.PutUint64(frame.Bytes()[i:], o.value)
-	}
+	fillPage(frame.Bytes(), o.value)
 	k := w.s.history.begin(o)
 	c.from = frame
 	w.s.trace("%s writes page %d: %d, kind %d over %d, version %d", w.who, o.page, o.value, o.kind, o.expected, c.base)
@@ -363,13 +361,13 @@ func (w *modelWorker) write(ctx context.Context, o op, c change, frame ring.Fram
 		k.version = c.base
 		w.s.history.end(k)
 		w.known[o.page] = modelKnown{c.base, o.value}
-		atomic.AddInt64(&w.s.counts.Writes, 1)
+		w.s.count("writes", 1)
 	case errors.Is(err, ErrConflict):
 		delete(w.known, o.page)
-		atomic.AddInt64(&w.s.counts.Conflicts, 1)
+		w.s.count("conflicts", 1)
 	default:
 		w.unsure[o.page] = true
-		atomic.AddInt64(&w.s.counts.Failed, 1)
+		w.s.count("failed", 1)
 	}
 	w.s.trace("%s has written page %d: %d, version %d, %v", w.who, o.page, o.value, c.base, err)
 }

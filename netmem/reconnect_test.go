@@ -13,21 +13,14 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
-// needs fails the test if a step before what it is about has failed.
-func (s *story) needs(err error) {
-	s.Helper()
-	must.OK(s, err)
-}
-
 func (s *story) frame() ring.Frame { return ring.Frame{Memory: s.take(modelPage), Length: modelPage} }
 
 // TestReconnect: a call that has time left waits for the only server, which is cut off meanwhile,
 // to read and to write; one that has none left names the page.
 func TestReconnect(t *testing.T) {
 	tell(t, 1, 8, func(s *story) {
-		s.needs(s.fill(7))
-		c, _, err := s.client()
-		s.needs(err)
+		must.OK(s, s.fill(7))
+		c, _ := must.Two(s.client())(s)
 		frame := s.frame()
 		for name, call := range map[string]func(context.Context) error{
 			"fetch": func(ctx context.Context) error { _, err := c.Fetch(ctx, 3, frame); return err },
@@ -84,11 +77,9 @@ func TestReconnect(t *testing.T) {
 // it is back.
 func TestCutOff(t *testing.T) {
 	tell(t, 1, 64, func(s *story) {
-		c, _, err := s.client()
-		s.needs(err)
+		c, _ := must.Two(s.client())(s)
 		write := func(text string) {
-			_, err := c.WriteAt([]byte(text), 0)
-			s.needs(err)
+			must.Get(c.WriteAt([]byte(text), 0))(s)
 		}
 		want := func() {
 			got := make([]byte, 6)
@@ -97,7 +88,7 @@ func TestCutOff(t *testing.T) {
 			}
 		}
 		write("before")
-		s.needs(c.Sync())
+		must.OK(s, c.Sync())
 		write("during")
 		s.plug(0, false)
 		var e *Error
@@ -113,7 +104,7 @@ func TestCutOff(t *testing.T) {
 		}
 		s.plug(0, true)
 		wantComplete(s.T, c)
-		s.needs(c.Sync())
+		must.OK(s, c.Sync())
 		c.Drop()
 		want()
 	})
@@ -123,9 +114,8 @@ func TestCutOff(t *testing.T) {
 // is not read as zeros, and what is written from now on counts.
 func TestRestarted(t *testing.T) {
 	tell(t, 1, 16, func(s *story) {
-		s.needs(s.fill(7))
-		c, _, err := s.client()
-		s.needs(err)
+		must.OK(s, s.fill(7))
+		c, _ := must.Two(s.client())(s)
 		s.kill(s.servers[0])
 		if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, ErrUnavailable) {
 			s.Fatalf("a page of a dead server: %v", err)
@@ -138,14 +128,12 @@ func TestRestarted(t *testing.T) {
 			s.Fatalf("a lost page: %v", err)
 		}
 		eights := bytes.Repeat([]byte{8}, modelPage)
-		_, err = c.WriteAt(eights, 0)
-		s.needs(err)
-		s.needs(c.Sync())
+		must.Get(c.WriteAt(eights, 0))(s)
+		must.OK(s, c.Sync())
 		c.Drop()
-		if got := make([]byte, modelPage); true {
-			if _, err := c.ReadAt(got, 0); err != nil || !bytes.Equal(got, eights) {
-				s.Errorf("what was written after the restart is not there: %v", err)
-			}
+		got := make([]byte, modelPage)
+		if _, err := c.ReadAt(got, 0); err != nil || !bytes.Equal(got, eights) {
+			s.Errorf("what was written after the restart is not there: %v", err)
 		}
 		if _, err := c.ReadAt(make([]byte, 10), modelPage); !errors.Is(err, ErrLost) {
 			s.Fatalf("another lost page: %v", err)
@@ -162,7 +150,7 @@ func TestFirstClientNeedsAll(t *testing.T) {
 			s.Fatalf("without one of two new servers: %v", err)
 		}
 		s.start(s.servers[1])
-		s.needs(s.fill(7))
+		must.OK(s, s.fill(7))
 		s.kill(s.servers[1])
 		s.wantAll("with one of them", 7)
 	})
@@ -171,9 +159,8 @@ func TestFirstClientNeedsAll(t *testing.T) {
 // TestLost: a page whose servers have all lost it is an error, and no zeros.
 func TestLost(t *testing.T) {
 	tell(t, 2, 16, func(s *story) {
-		s.needs(s.fill(7))
-		c, _, err := s.client()
-		s.needs(err)
+		must.OK(s, s.fill(7))
+		c, _ := must.Two(s.client())(s)
 		for _, server := range s.servers {
 			s.kill(server)
 			s.start(server)
