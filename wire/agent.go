@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,7 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	if err := o.Check(); err != nil {
 		return nil, AgentGrant{}, err
 	}
-	if o.Socket == "" {
-		o.Socket = agentlink.Socket()
-	}
+	o.Socket = cmp.Or(o.Socket, agentlink.Socket())
 	s := &agentSession{options: o, told: make(chan struct{}, hostMembers)}
 	c, up, err := s.ask(ctx)
 	if err != nil {
@@ -106,10 +105,7 @@ func (o AgentOptions) Check() error {
 	if o.NIC != "" && !hostNames.MatchString(o.NIC) {
 		return fmt.Errorf("%w: name %q of an agent's NIC: it has 1 to 32 letters, digits, dots, dashes and underscores", ErrOptions, o.NIC)
 	}
-	if o.MTU == 0 {
-		return nil
-	}
-	return checkMTU(o.MTU)
+	return checkMTU(cmp.Or(o.MTU, shm.DefaultMTU))
 }
 
 func agentHint(socket string, err error) string {
@@ -175,7 +171,11 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		_ = passedfd.Close(fd)
 		return nil, err
 	}
-	w, err := adopt(ctx, fd, shm.Options{Role: shm.RoleConnect, MTU: m.MTU})
+	found, err := unixsocket.TakeConn(fd, unix.SOCK_SEQPACKET)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", agentlink.ErrMessage, err)
+	}
+	w, err := shm.Adopt(ctx, found, shm.Options{Role: shm.RoleConnect, MTU: m.MTU})
 	if err != nil {
 		return nil, err
 	}
@@ -187,15 +187,6 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
 	}
 	return &hostMember{many: true, wire: w, parts: w, shared: w, mark: noMark}, nil
-}
-
-// adopt makes a wire of a descriptor that the agent has passed.
-func adopt(ctx context.Context, fd int, o shm.Options) (*shm.Port, error) {
-	c, err := unixsocket.TakeConn(fd, unix.SOCK_SEQPACKET)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", agentlink.ErrMessage, err)
-	}
-	return shm.Adopt(ctx, c, o)
 }
 
 func parseStation(text string) (mac datasheet.MAC, err error) {
@@ -241,9 +232,7 @@ func (s *agentSession) follow(c *agentlink.Conn) {
 		}
 		mac, err := parseStation(m.Station)
 		if m.Kind != agentlink.Peer || err != nil || fd < 0 || mac == s.grant.MAC || len(*s.port.members.Load()) > hostMembers {
-			if fd >= 0 {
-				_ = passedfd.Close(fd)
-			}
+			_ = passedfd.Close(fd)
 			s.port.refused.Add(1)
 			continue
 		}

@@ -22,7 +22,8 @@ type Stations struct{ s stations }
 
 // Hear reports whether a frame of a station is taken from an address.
 func (s *Stations) Hear(mac datasheet.MAC, from netip.AddrPort, now time.Time, trusted bool) bool {
-	return s.s.hear(mac, from, now, trusted) != elsewhere
+	there, _ := s.s.hear(mac, from, now, trusted)
+	return there
 }
 
 // Find returns the address of a station.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -152,9 +153,7 @@ func NewHost(o HostOptions) (Port, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if o.MTU == 0 {
-		o.MTU = shm.DefaultMTU
-	}
+	o.MTU = cmp.Or(o.MTU, shm.DefaultMTU)
 	p := newHost(o)
 	p.join = p.meetOthers
 	return p, nil
@@ -164,6 +163,7 @@ func newHost(o HostOptions) *host {
 	p := &host{options: o, mtu: o.MTU, scratch: line.Aligned(o.MTU), meeting: map[datasheet.MAC]time.Time{}}
 	p.marks, _ = shm.NewMarks() // without, all are looked at
 	p.members.Store(new([]*hostMember))
+	p.looks.known = new([]*hostMember)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }

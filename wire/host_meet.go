@@ -49,10 +49,7 @@ func (o HostOptions) Check() error {
 	if !hostNames.MatchString(o.Name) {
 		return fmt.Errorf("%w: name %q of a wire of this host: it has 1 to 32 letters, digits, dots, dashes and underscores", ErrOptions, o.Name)
 	}
-	if o.MTU == 0 {
-		return nil
-	}
-	return checkMTU(o.MTU)
+	return checkMTU(cmp.Or(o.MTU, shm.DefaultMTU))
 }
 
 // hostMeeting is a port's place among the others.

@@ -212,10 +212,8 @@ func (p *host) look(m *hostMember) {
 // lookAway ends that for the member at a place.
 func (p *host) lookAway(i int) {
 	l := &p.looks
-	m, last := l.at[i], len(l.at)-1
-	copy(l.at[i:], l.at[i+1:])
-	l.at[last] = nil
-	l.at = l.at[:last]
+	m := l.at[i]
+	l.at = slices.Delete(l.at, i, i+1)
 	if m.looked = false; m.over {
 		m.over = false
 		close(m.drained)
@@ -253,9 +251,6 @@ func (p *host) lookAtAll() {
 			}
 			l.marked[m.mark] = m
 		}
-	}
-	if old == nil {
-		return
 	}
 	for _, m := range *old {
 		if !slices.Contains(*now, m) {

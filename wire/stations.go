@@ -30,38 +30,22 @@ type station struct {
 	heard time.Time
 }
 
-// whereabouts is the address of a station, as its frame shows it.
-type whereabouts int
-
-const (
-	known     whereabouts = iota // the station is there
-	moved                        // it is there now, and was at another address before
-	elsewhere                    // it is at another address
-)
-
-// hear notes a frame of a station. It is where its last frame came from, if the sender is trusted.
+// hear notes a frame of a station, and reports whether the station is at that address, and was at another before.
+// It is where its last frame came from, if the sender is trusted.
 // Others keep the address that a station had first, for as long as it is heard there.
-func (s *stations) hear(mac datasheet.MAC, from netip.AddrPort, now time.Time, trusted bool) whereabouts {
+func (s *stations) hear(mac datasheet.MAC, from netip.AddrPort, now time.Time, trusted bool) (there, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, ok := s.known[mac]
-	switch {
-	case ok && was.at == from:
-		s.known[mac] = station{from, now}
-		return known
-	case ok && !trusted && now.Sub(was.heard) < stationLife:
-		return elsewhere
-	case !ok && !s.room(now):
-		return elsewhere
+	moved = ok && was.at != from
+	if moved && !trusted && now.Sub(was.heard) < stationLife || !ok && !s.room(now) {
+		return false, false
 	}
 	if s.known == nil {
 		s.known = map[datasheet.MAC]station{}
 	}
 	s.known[mac] = station{from, now}
-	if ok {
-		return moved
-	}
-	return known
+	return true, moved
 }
 
 // room reports whether there is room for another station. If not it forgets those that are not heard, at most

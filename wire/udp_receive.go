@@ -83,14 +83,14 @@ func (u *UDP) hear(frame []byte, from netip.AddrPort, now time.Time) bool {
 	if [2]byte(frame[12:]) != datasheet.EtherType || source.IsMulticast() || source == (datasheet.MAC{}) {
 		return true
 	}
-	switch u.stations.hear(source, from, now, trusted) {
+	there, moved := u.stations.hear(source, from, now, trusted)
+	switch {
 	case moved:
 		u.moves.Add(1)
-	case elsewhere:
+	case !there:
 		u.strangers.Add(1)
-		return false
 	}
-	return true
+	return there
 }
 
 // deliver hands the frame over that stands in the space reserved last.

@@ -26,11 +26,8 @@ func (u *UDP) seal(key *sealed.Key, l sealed.Limits) {
 func (u *UDP) unseal(p []byte, from netip.AddrPort, now time.Time) {
 	n, ok := sealed.FrameSize(p)
 	if !ok {
-		switch u.tunnel.Handle(p, from, now) {
-		case sealed.NoKey:
-			u.warn("the peer has no key, and this end has one: both need the same key=FILE", from)
-		case sealed.OtherKey:
-			u.warn("the peer has another key: both need the same key=FILE", from)
+		if wrong := u.tunnel.Handle(p, from, now); wrong != "" {
+			u.warn(wrong, from)
 		}
 		return
 	}

@@ -70,7 +70,11 @@ func (k *keeper) round() bool {
 	if p.isClosed() {
 		return false
 	}
-	k.tend(now)
+	if k.guest != nil && k.guest.up {
+		if err := k.watch.tick(now); err != nil {
+			k.drop(k.guest, err)
+		}
+	}
 	if k.guest == nil && p.options.Role == Client && p.plugged() && !now.Before(k.retryAt) {
 		k.dial(now)
 	}
@@ -101,7 +105,11 @@ func (k *keeper) round() bool {
 		case q.ready:
 			good = k.hear(q) && good
 		case !q.until.IsZero() && now.After(q.until):
-			k.drop(q, k.late(q))
+			err := ErrTimeout
+			if q != k.guest {
+				err = fmt.Errorf("%w: it has not said what it wants", ErrTimeout)
+			}
+			k.drop(q, err)
 		}
 	}
 	if k.fds[fdListener].Revents != 0 {
@@ -114,15 +122,6 @@ func (k *keeper) round() bool {
 		}
 	}
 	return true
-}
-
-// tend does what is to be done from time to time.
-func (k *keeper) tend(now time.Time) {
-	if k.guest != nil && k.guest.up {
-		if err := k.watch.tick(now); err != nil {
-			k.drop(k.guest, err)
-		}
-	}
 }
 
 // prepare sets what is polled, and returns until when; zero if there is nothing to wait for but that.
@@ -211,10 +210,8 @@ func (k *keeper) dial(now time.Time) {
 	conn, err := protocol.Dial(p.options.Socket)
 	switch {
 	case err == nil:
-		k.guest = &peer{keeper: k, conn: conn, file: -1, ends: now.Add(patientSteps * p.options.Timeout)}
+		k.guest = k.meet(conn, now.Add(patientSteps*p.options.Timeout))
 		k.guest.take = k.guest.hello
-		k.guest.wait()
-		k.peers = append(k.peers, k.guest)
 		return
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
 		err = fmt.Errorf("%w: %w", ends.ErrNotListening, err)
@@ -239,11 +236,17 @@ func (k *keeper) accept() bool {
 	if len(visitors) == maxVisitors {
 		k.drop(visitors[0], fmt.Errorf("%w: others are waiting too", ErrTimeout))
 	}
-	q := &peer{keeper: k, conn: conn, file: -1, ends: time.Now().Add(o.Timeout)}
+	q := k.meet(conn, time.Now().Add(o.Timeout))
 	q.take = q.init
+	return true
+}
+
+// meet begins a conversation, whose connection must have been made at a time.
+func (k *keeper) meet(conn *protocol.Conn, ends time.Time) *peer {
+	q := &peer{keeper: k, conn: conn, file: -1, ends: ends}
 	q.wait()
 	k.peers = append(k.peers, q)
-	return true
+	return q
 }
 
 // hear takes a message of a peer, and reports whether it was a good one.
@@ -263,24 +266,17 @@ func (k *keeper) hear(q *peer) bool {
 	return true
 }
 
-// late says what a peer has not done in time.
-func (k *keeper) late(q *peer) error {
-	if q != k.guest {
-		return fmt.Errorf("%w: it has not said what it wants", ErrTimeout)
-	}
-	return ErrTimeout
-}
-
 // drop ends the conversation with a peer, and notes why.
 func (k *keeper) drop(q *peer, err error) {
 	p := k.port
 	k.peers = slices.DeleteFunc(k.peers, func(o *peer) bool { return o == q })
 	op, hint := "connect", hintFor(err)
+	left := errors.Is(err, ends.ErrGone) || errors.Is(err, ErrRefused) || errors.Is(err, ErrUnplugged)
 	switch {
 	case q.up:
 		op, hint = "transfer", ""
 		p.current.CompareAndSwap(q.session, nil)
-		if errors.Is(err, ends.ErrGone) || errors.Is(err, ErrRefused) || errors.Is(err, ErrUnplugged) {
+		if left {
 			k.retryAt, k.retry = time.Now().Add(firstRetry), 2*firstRetry
 		}
 	case p.options.Role == Server:
@@ -295,7 +291,7 @@ func (k *keeper) drop(q *peer, err error) {
 		k.guest = nil // before the peer is told: the next client may come
 	}
 	q.disconnect(err)
-	if !visitor || !errors.Is(err, ends.ErrGone) && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrUnplugged) {
+	if !visitor || !left {
 		p.note(p.fail(op, q.name, err, hint)) // else it has wanted nothing
 	}
 	if q.up {
@@ -303,12 +299,18 @@ func (k *keeper) drop(q *peer, err error) {
 	}
 }
 
+// hintFor says what may help.
 func hintFor(err error) string {
 	switch {
 	case errors.Is(err, ErrRefused):
 		return "check id, secret and number of queues at both ends"
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return "check ulimit -n"
+	case errors.Is(err, ends.ErrNotListening), errors.Is(err, ends.ErrGone):
+	case errors.Is(err, unix.EADDRINUSE):
+		return "choose another socket, or stop what uses this one"
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES), errors.Is(err, unix.EROFS):
+		return "the folder of the socket must be there and writable"
 	}
 	return ""
 }

@@ -1,11 +1,8 @@
 package memif
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -62,27 +59,17 @@ func New(o Options) (_ *Port, err error) {
 	p.tx.init()
 	p.rx.init()
 	if p.bell, err = newEvent(); err != nil {
-		return nil, p.fail("open", "", err, "check ulimit -n")
+		return nil, p.fail("open", "", err, hintFor(err))
 	}
 	if o.Role == Server {
 		if p.listener, err = protocol.Listen(o.Socket); err != nil {
 			p.bell.close()
-			return nil, p.fail("listen", "", err, hintForSocket(err))
+			return nil, p.fail("listen", "", err, hintFor(err))
 		}
 	}
 	k := &keeper{port: p, listener: p.listener, retry: firstRetry}
 	go k.run()
 	return p, nil
-}
-
-func hintForSocket(err error) string {
-	switch {
-	case errors.Is(err, unix.EADDRINUSE):
-		return "choose another socket, or stop what uses this one"
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES), errors.Is(err, unix.EROFS):
-		return "the folder of the socket must be there and writable"
-	}
-	return ""
 }
 
 // MTU returns the largest frame that can be sent, in bytes.

@@ -10,17 +10,10 @@ import (
 	"github.com/flynn/noise"
 )
 
-// Refusal says why a datagram was refused, as far as a user may have to do
-// something about it.
-type Refusal int
-
+// What is wrong with a peer, where a user may have to do something about it.
 const (
-	// NotRefused is also what is refused without further meaning.
-	NotRefused Refusal = iota
-	// NoKey: the sender has no key: a frame has come that is not sealed.
-	NoKey
-	// OtherKey: the sender has another key, or has none and makes things up.
-	OtherKey
+	noKey    = "the peer has no key, and this end has one: both need the same key=FILE" // a frame has come that is not sealed
+	otherKey = "the peer has another key: both need the same key=FILE"                  // or it has none, and makes things up
 )
 
 // suite makes the handshake Noise_NNpsk0_25519_AESGCM_SHA256.
@@ -60,13 +53,13 @@ func (t *Tunnel) newAttempt(now time.Time) *attempt {
 }
 
 // Handle takes a datagram that holds no frame, as FrameSize says: a part of a
-// handshake, or garbage.
-func (t *Tunnel) Handle(datagram []byte, from netip.AddrPort, now time.Time) Refusal {
+// handshake, or garbage. It says what is wrong with the peer, if a user may have to do something about it.
+func (t *Tunnel) Handle(datagram []byte, from netip.AddrPort, now time.Time) (wrong string) {
 	switch {
 	case !IsSealed(datagram):
 		t.plain.Add(1)
 		if isPlain(datagram) {
-			return NoKey
+			return noKey
 		}
 	case numberOf(datagram) != 0 || sessionOf(datagram) == 0:
 		t.malformed.Add(1)
@@ -77,37 +70,37 @@ func (t *Tunnel) Handle(datagram []byte, from netip.AddrPort, now time.Time) Ref
 	default:
 		t.malformed.Add(1)
 	}
-	return NotRefused
+	return ""
 }
 
 // takeHello replies to a hello. Nothing else changes: it may be an old one that
 // a third host repeats.
-func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) Refusal {
+func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) (wrong string) {
 	for _, s := range t.unconfirmed {
 		if s.link.Address == from && bytes.Equal(s.hello, datagram) {
 			t.out(s.reply, from) // the reply was lost
-			return NotRefused
+			return ""
 		}
 	}
 	state, err := t.key.handshake(false, datagram)
 	if err != nil {
-		return NotRefused
+		return ""
 	}
 	instance, _, _, err := state.ReadMessage(nil, datagram[headerSize:])
 	if err != nil {
 		t.badHandshakes.Add(1)
-		return OtherKey
+		return otherKey
 	}
 	if bytes.Equal(instance, t.instance[:]) { // a third host reflects it
 		t.badHandshakes.Add(1)
-		return NotRefused
+		return ""
 	}
 	id, reply := t.freeID(), make([]byte, headerSize, replySize)
 	putHeader(reply, 0, sessionOf(datagram), typeReply)
 	reply, open, seal, err := state.WriteMessage(reply, binary.LittleEndian.AppendUint32(nil, id))
 	if err != nil { // its public key is one of the few bad ones
 		t.badHandshakes.Add(1)
-		return NotRefused
+		return ""
 	}
 	// The link is made, or found, once the peer has shown that it lives.
 	s := t.newSession(id, sessionOf(datagram), &Link{tunnel: t, Address: from}, seal, open, now)
@@ -118,7 +111,7 @@ func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) 
 	}
 	t.unconfirmed = append(t.unconfirmed, s)
 	t.out(reply, from)
-	return NotRefused
+	return ""
 }
 
 // takeReply begins the session that we said hello for.

@@ -51,6 +51,7 @@ func ParseKey(text []byte) (*Key, error) {
 // ReadKey reads a key from a file that only its owner may read. Errors are
 // *ends.Error, which does not show what is in the file.
 func ReadKey(file string) (*Key, error) {
+	const how = "make one with: (umask 077; openssl rand -hex 32 > FILE)"
 	fail := func(err error, hint string) (*Key, error) {
 		return nil, &ends.Error{Op: "key file", Device: file, Err: err, Hint: hint}
 	}
@@ -60,7 +61,7 @@ func ReadKey(file string) (*Key, error) {
 		if e, ok := errors.AsType[*os.PathError](err); ok {
 			err = e.Err
 		}
-		return fail(err, "make one with: (umask 077; openssl rand -hex 32 > FILE)")
+		return fail(err, how)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -78,7 +79,7 @@ func ReadKey(file string) (*Key, error) {
 	}
 	k, err := ParseKey(text)
 	if err != nil {
-		return fail(err, "make one with: (umask 077; openssl rand -hex 32 > FILE)")
+		return fail(err, how)
 	}
 	return k, nil
 }

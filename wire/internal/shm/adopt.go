@@ -24,7 +24,11 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	s, err := p.greetOver(ctx, c)
+	part := p.welcome
+	if o.Role == RoleConnect {
+		part = func(c *conn) (*session, error) { return p.introduce(c, true) }
+	}
+	s, err := greet(ctx, newConn(c), part)
 	if err != nil {
 		p.discard()
 		return nil, &ends.Error{Op: "adopt", Device: "shm:" + o.Path, Err: err, Hint: hint(err)}
@@ -33,22 +37,4 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 	p.begin(s)
 	p.running.Go(func() { p.serve(s) })
 	return p, nil
-}
-
-// greetOver makes a session of a connection.
-func (p *Port) greetOver(ctx context.Context, found *net.UnixConn) (*session, error) {
-	c := newConn(found)
-	stop := context.AfterFunc(ctx, p.cancel)
-	defer stop()
-	if p.options.Role == RoleListen {
-		return p.welcome(c)
-	}
-	limited, cancel := context.WithTimeout(ctx, greetTime)
-	defer cancel()
-	s, err := p.introduce(limited, c, true)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return s, nil
 }

@@ -2,10 +2,10 @@ package shm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +18,8 @@ import (
 // It costs half of what a message would, and does not wake the sender's poller when
 // it is taken.
 
-// bell is the one that this side waits for.
-type bell struct {
-	file *os.File
-	raw  syscall.RawConn
-}
-
-func newBell() (*bell, error) {
+// newBell makes the one that this side waits for.
+func newBell() (*os.File, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("timerfd_create", err)
@@ -33,48 +28,34 @@ func newBell() (*bell, error) {
 }
 
 // bellOf makes one of a timerfd, which it owns.
-func bellOf(fd int) (b *bell, err error) {
+func bellOf(fd int) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	b = &bell{file: os.NewFile(uintptr(fd), "timerfd")}
+	b := os.NewFile(uintptr(fd), "timerfd")
 	// Fails if the runtime cannot poll the descriptor.
-	if err = b.file.SetReadDeadline(time.Time{}); err == nil {
-		b.raw, err = b.file.SyscallConn()
-	}
-	if err != nil {
-		_ = b.file.Close()
-		return nil, err
+	if err := b.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-// quit ends listen.
-func (b *bell) quit() { _ = b.file.SetReadDeadline(time.Unix(1, 0)) }
-
-// listen calls rung each time that the bell rings, until quit. It
+// listen calls rung each time that a bell rings, until its deadline for reading has passed. It
 // calls ready as soon as no ring goes unheard.
-func (b *bell) listen(ready, rung func()) {
+func listen(b *os.File, ready, rung func()) {
 	heard := ready
+	raw, err := b.SyscallConn()
+	if err != nil {
+		return
+	}
 	// One call that never finds what it wants: between two, a ring would be lost.
-	_ = b.raw.Read(func(uintptr) bool {
+	_ = raw.Read(func(uintptr) bool {
 		heard()
 		heard = rung
 		return false
 	})
 }
-
-// give calls f with the descriptor, for the peer.
-func (b *bell) give(f func(fd int) error) error {
-	var err error
-	if cerr := b.raw.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
-		return cerr
-	}
-	return err
-}
-
-func (b *bell) close() { _ = b.file.Close() }
 
 // isTimer reports whether a descriptor can be rung.
 func isTimer(fd int) bool {
@@ -112,13 +93,12 @@ var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 
 // hear wakes this side when the peer rings its bell, until quit.
 func (p *Port) hear(s *session) (quit func()) {
-	b := s.own
-	_ = b.file.SetReadDeadline(time.Time{}) // it worked before
+	_ = s.own.SetReadDeadline(time.Time{}) // it worked before
 	ready, listens := context.WithCancel(context.Background())
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		defer listens()
-		b.listen(listens, func() {
+		listen(s.own, listens, func() {
 			if err := s.wokenOnce(); err != nil {
 				s.end(err)
 				return
@@ -130,7 +110,7 @@ func (p *Port) hear(s *session) (quit func()) {
 	<-ready.Done()
 	p.Wake.Call() // it may have rung before
 	return func() {
-		b.quit()
+		_ = s.own.SetReadDeadline(time.Unix(1, 0))
 		listening.Wait()
 	}
 }

@@ -101,7 +101,7 @@ func (p *Port) takeOffer(s *session, m message, fd int) error {
 		return broken("number of an export", uint64(m.id), "a new one")
 	}
 	answer := message{kind: kindExported, id: m.id}
-	b, err := p.mapOffer(s, m, fd)
+	b, err := mapOffer(s, m, fd)
 	if err != nil {
 		errno := unix.EINVAL
 		errors.As(err, &errno)
@@ -120,7 +120,7 @@ func (p *Port) theirs() []borrowed {
 	return nil
 }
 
-func (p *Port) mapOffer(s *session, m message, fd int) (borrowed, error) {
+func mapOffer(s *session, m message, fd int) (borrowed, error) {
 	offset, n := m.a, m.b
 	if n == 0 || n > math.MaxInt || offset > math.MaxInt64 || offset%uint64(os.Getpagesize()) != 0 {
 		return borrowed{}, fmt.Errorf("%w: %#x bytes at %#x", ErrMemory, n, offset)
@@ -138,7 +138,7 @@ func (p *Port) mapOffer(s *session, m message, fd int) (borrowed, error) {
 	if write {
 		protection |= unix.PROT_WRITE
 	}
-	memory, err := p.maps.mapFile(fd, int64(offset), int(n), protection, flags)
+	memory, err := mapFile(fd, int64(offset), int(n), protection, flags)
 	if err != nil {
 		return borrowed{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,30 +40,19 @@ func (c *conn) trySend(m message) {
 // interrupt has receive fail.
 func (c *conn) interrupt() { c.Interrupt(false) }
 
-// receive waits for a message, as receiveAll does. fd is -1 if it brings no descriptor.
-func (c *conn) receive(may ...kind) (m message, fd int, err error) {
-	m, fds, err := c.receiveAll(1, may...)
-	if len(fds) == 0 {
-		return m, -1, err
-	}
-	return m, fds[0], nil
-}
-
-// receiveAll waits for a message. One of the kinds that may bring descriptors can bring so many at most; they
+// receive waits for a message. It brings no more descriptors than one of its kind does, and perhaps fewer; they
 // are the caller's. It fails with ErrGone when the peer has closed.
-func (c *conn) receiveAll(most int, may ...kind) (m message, fds []int, err error) {
+func (c *conn) receive() (m message, fds []int, err error) {
 	var p [messageSize]byte
 	n, fds, cut, err := c.Receive(p[:], time.Time{})
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 	case err != nil:
 		err = errors.Join(ends.ErrGone, err)
-	case cut || len(fds) > most:
-		err = broken("descriptors of a message", uint64(len(fds)), "one message of 32 bytes with those of its kind")
 	default:
 		m, err = decode(p[:n])
-		if err == nil && len(fds) > 0 && !slices.Contains(may, m.kind) {
-			err = broken("kind of a message with a descriptor", uint64(m.kind), "1, or 2 in answer; 7, 12 or 13 later")
+		if err == nil && (cut || len(fds) > m.kind.files()) {
+			err = broken("descriptors of a message", uint64(len(fds)), "those of its kind")
 		}
 	}
 	if err != nil {

@@ -103,7 +103,7 @@ func (p *Port) next(retry *time.Duration) *session {
 		if l := p.listener; l != nil {
 			select {
 			case c := <-l.found:
-				if s, err = p.welcome(c); err != nil {
+				if s, err = greet(p.ctx, c, p.welcome); err != nil {
 					l.taken.Store(false)
 				}
 			case <-p.ctx.Done():
@@ -117,8 +117,7 @@ func (p *Port) next(retry *time.Duration) *session {
 			if s != nil {
 				s.end(vfio.ErrClosed)
 				s.conn.Close()
-				s.memory.unmap()
-				s.closeFiles()
+				s.drop()
 			}
 			return nil
 		}
@@ -149,9 +148,7 @@ func (p *Port) note(err error) {
 // dial connects and greets. first says that the MTU may still change. It fails
 // with ErrNotListening if there is no listener.
 func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, greetTime)
-	defer cancel()
-	var d net.Dialer
+	d := net.Dialer{Timeout: greetTime}
 	found, err := d.DialContext(ctx, "unixpacket", p.options.Path)
 	if err != nil {
 		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EAGAIN) {
@@ -159,33 +156,25 @@ func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
 		}
 		return nil, err
 	}
-	c := newConn(found.(*net.UnixConn))
-	s, err := p.introduce(ctx, c, first)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return s, nil
+	return greet(ctx, newConn(found.(*net.UnixConn)), func(c *conn) (*session, error) { return p.introduce(c, first) })
 }
 
-// introduce says hello, and maps the memory that the listener gives.
-func (p *Port) introduce(ctx context.Context, c *conn, first bool) (_ *session, err error) {
+// introduce is the connector's part of the greeting. It maps the memory that the listener gives.
+func (p *Port) introduce(c *conn, first bool) (_ *session, err error) {
 	own, err := newBell()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			own.close()
+			_ = own.Close()
 		}
 	}()
-	// Whatever ends the context ends the greeting.
-	stop := context.AfterFunc(ctx, c.interrupt)
-	ours := p.greet(0)
-	if err := own.give(func(fd int) error { return c.send(ours.message(kindHello), fd) }); err != nil {
+	ours := p.greeting(0)
+	if err := passedfd.Control(own, func(fd int) error { return c.send(ours.message(kindHello), fd) }); err != nil {
 		return nil, err
 	}
-	m, fds, err := c.receiveAll(2, kindWelcome)
+	m, fds, err := c.receive()
 	if err != nil {
 		if errors.Is(err, ends.ErrGone) {
 			// It died, or is on its way out: as good as no peer.
@@ -209,11 +198,11 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (_ *session, 
 	if r := theirs.ring; r < MinRing || r&(r-1) != 0 || r < ringFor(0, max(p.options.MTU, theirs.mtu)) {
 		return nil, broken("size of a ring", uint64(r), "a power of two that holds four of the largest frames")
 	}
-	memory, err := p.maps.mapRings(fds[0], fileSize(theirs.ring))
+	memory, err := mapRings(fds[0], fileSize(theirs.ring))
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.send(message{kind: kindReady}), endGreeting(ctx, stop)); err != nil {
+	if err := c.send(message{kind: kindReady}); err != nil {
 		memory.unmap()
 		return nil, err
 	}
@@ -224,12 +213,4 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (_ *session, 
 	fds = fds[:1]
 	memory.number = atomic.LoadUint32(s.Rx.Number)
 	return s, nil
-}
-
-// endGreeting takes the greeting's deadline off a connection, unless it has passed.
-func endGreeting(ctx context.Context, stop func() bool) error {
-	if !stop() {
-		return ctx.Err()
-	}
-	return nil
 }

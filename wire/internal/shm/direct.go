@@ -34,16 +34,15 @@ func (p *Port) makeTable() {
 	if !p.options.Share {
 		return
 	}
-	fd, m, err := p.maps.create(datasheet.DirectTableSize, memfile.Sealed)
+	fd, m, err := create(datasheet.DirectTableSize, memfile.Sealed)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	if sealWrites(fd, 0, datasheet.DirectTableSize) != nil {
-		m.unmap()
-		return
+	if err = sealWrites(fd, 0, datasheet.DirectTableSize); err == nil {
+		p.tableFD, err = readOnly(fd)
 	}
-	if p.tableFD, err = readOnly(fd); err != nil {
+	if err != nil {
 		m.unmap()
 		return
 	}
@@ -78,16 +77,11 @@ func (p *Port) takeTable(s *session, m message, fd int) error {
 	case m.a != datasheet.DirectTableSize:
 		return broken("size of a table", m.a, "299008")
 	}
-	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, datasheet.DirectTableSize)
-	if err != nil || !whole {
-		return broken("pages of a table", 0, "all of them in a file that is sealed against shrinking")
+	memory, err := mapWhole(fd, datasheet.DirectTableSize, unix.PROT_READ, "a table")
+	if memory != nil { // else operations go in frames
+		p.theirTable.Store(&directTable{datasheet.DirectTableAt(memory.mem), memory, s})
 	}
-	memory, err := p.maps.mapFile(fd, 0, datasheet.DirectTableSize, unix.PROT_READ, unix.MAP_POPULATE)
-	if err != nil {
-		return nil // operations go in frames
-	}
-	p.theirTable.Store(&directTable{datasheet.DirectTableAt(memory.mem), memory, s})
-	return nil
+	return err
 }
 
 // discard ends a port that was never used.

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -155,15 +156,7 @@ func (p *Port) State() (st State, fds []int, err error) {
 		}
 		return os.NewSyscallError("dup", err)
 	}
-	if err = passedfd.Control(s.conn, dup); err == nil {
-		err = dup(s.file)
-	}
-	if err == nil {
-		err = s.own.give(dup)
-	}
-	if err == nil {
-		err = dup(s.bell.fd)
-	}
+	err = errors.Join(passedfd.Control(s.conn, dup), dup(s.file), passedfd.Control(s.own, dup), dup(s.bell.fd))
 	if err != nil {
 		closeAll(fds)
 		return st, nil, err
@@ -202,7 +195,7 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 			p.cancel()
 		}
 	}()
-	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring))
+	memory, err := mapRings(fds[0], fileSize(st.Ring))
 	if err != nil {
 		return nil, err
 	}

@@ -86,11 +86,12 @@ func (p *Port) export(fd int, offset int64, mem []byte, write bool) (id uint32, 
 	if _, err := checkFile(fd, unix.F_SEAL_SHRINK, uint64(offset)+uint64(len(mem))); err != nil {
 		return 0, err
 	}
-	seal := sealWrites
 	if write {
-		seal = sealAsIs
+		err = sealAsIs(fd)
+	} else {
+		err = sealWrites(fd, offset, len(mem))
 	}
-	if err := seal(fd, offset, len(mem)); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	only, err := readOnly(fd)
@@ -146,7 +147,7 @@ func (e *export) close() {
 }
 
 // sealAsIs keeps other processes from sealing a file, which is not sealed against writing.
-func sealAsIs(fd int, _ int64, _ int) error {
+func sealAsIs(fd int) error {
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err == nil && got&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
 		return fmt.Errorf("%w: it has been sealed against writing", ErrMemory)
@@ -214,7 +215,7 @@ func (p *Port) Unexport(id uint32) error {
 	if s == nil || !s.shared {
 		return nil
 	}
-	err := s.ask(message{kind: kindUnexport, id: id}, kindUnexported, answerTime)
+	err := s.ask(message{kind: kindUnexport, id: id}, answerTime)
 	select {
 	case <-s.done:
 		s.void()

@@ -82,52 +82,45 @@ func (p *Port) accept(l *listener, c *net.UnixConn) {
 // greeting first: the end of a connection that has not been read to its end
 // would discard the answer.
 func (p *Port) sendAway(c *conn) {
-	ctx, cancel := context.WithTimeout(p.ctx, greetTime)
-	defer cancel()
-	stop := context.AfterFunc(ctx, c.interrupt)
-	defer stop()
-	if _, fd, err := c.receive(kindHello); err == nil {
-		if fd >= 0 {
-			_ = passedfd.Close(fd)
+	_, _ = greet(p.ctx, c, func(c *conn) (*session, error) {
+		_, fds, err := c.receive()
+		if err != nil {
+			return nil, err
 		}
+		_ = passedfd.Close(fds...)
 		c.trySend(message{kind: kindRefuse, a: refuseBusy})
+		return nil, ErrBusy
+	})
+}
+
+// greet makes a session of a connection, which it owns: by one side's part of the greeting.
+func greet(ctx context.Context, c *conn, part func(c *conn) (*session, error)) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	// Whatever ends the context ends the greeting.
+	stop := context.AfterFunc(ctx, c.interrupt)
+	s, err := part(c)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		return s, nil
 	}
 	c.Close()
+	if s != nil {
+		s.drop()
+	}
+	return nil, err
 }
 
-// welcome greets who has connected, and makes the memory.
+// welcome is the listener's part of the greeting. It makes the memory.
 func (p *Port) welcome(c *conn) (*session, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, greetTime)
-	defer cancel()
-	stop := context.AfterFunc(ctx, c.interrupt)
-	s, err := p.agree(c)
-	if err == nil {
-		err = endGreeting(ctx, stop)
-	}
-	if err != nil {
-		stop()
-		c.Close()
-		if s != nil {
-			s.memory.unmap()
-			s.closeFiles()
-		}
-		return nil, err
-	}
-	return s, nil
-}
-
-// agree is the listener's side of the greeting.
-func (p *Port) agree(c *conn) (*session, error) {
 	refuse := func(reason uint64, err error) (*session, error) {
 		c.trySend(message{kind: kindRefuse, a: reason, b: version})
 		return nil, err
 	}
-	m, bell, err := c.receive(kindHello)
-	defer func() {
-		if bell >= 0 {
-			_ = passedfd.Close(bell)
-		}
-	}()
+	m, fds, err := c.receive()
+	defer func() { _ = passedfd.Close(fds...) }()
 	if errors.Is(err, ends.ErrGone) {
 		return nil, errors.Join(ends.ErrNotListening, err) // it only looked whether we are here
 	}
@@ -141,16 +134,16 @@ func (p *Port) agree(c *conn) (*session, error) {
 	switch {
 	case errors.Is(err, ErrVersion):
 		return refuse(refuseVersion, err)
-	case err == nil && !isTimer(bell):
+	case err == nil && (len(fds) == 0 || !isTimer(fds[0])):
 		err = broken("timers in the descriptor of a bell", 0, "1")
 	}
 	if err != nil {
 		return refuse(refuseHello, err)
 	}
 	ring := ringFor(p.options.Ring, max(p.options.MTU, theirs.mtu))
-	ours := p.greet(ring)
+	ours := p.greeting(ring)
 	// Final: nor shall the peer seal it in a way that one of us could not map it.
-	fd, memory, err := p.maps.create(fileSize(ring), memfile.Final)
+	fd, memory, err := create(fileSize(ring), memfile.Final)
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
@@ -164,16 +157,16 @@ func (p *Port) agree(c *conn) (*session, error) {
 		memory.unmap()
 		return refuse(refuseMemory, err)
 	}
-	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu, own, bell)
-	bell = -1
+	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu, own, fds[0])
+	fds = nil
 	memory.number = rand.Uint32() | 1
 	*s.Tx.Number = memory.number
 	s.Tx.Prepare()
 	s.Rx.Prepare()
-	if err := own.give(func(own int) error { return c.send(ours.message(kindWelcome), fd, own) }); err != nil {
+	if err := passedfd.Control(own, func(own int) error { return c.send(ours.message(kindWelcome), fd, own) }); err != nil {
 		return s, err
 	}
-	if m, _, err = c.receive(); err != nil {
+	if m, fds, err = c.receive(); err != nil {
 		return s, err
 	}
 	if m.kind != kindReady {

@@ -2,8 +2,7 @@ package shm
 
 import (
 	"fmt"
-	"math/bits"
-	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,24 +23,21 @@ const marksSize = datasheet.PageSize
 // The process need not look at the other ports. All peers can write to it: a mark says nothing for
 // sure, and a mark that is missing says nothing either.
 type Marks struct {
-	fd    int
-	maps  *mappings
-	words []uint64
+	fd     int
+	memory *mapping
+	words  []uint64 // of memory
 
 	mu   sync.Mutex
-	used [MaxMarks / 64]uint64
+	used [MaxMarks]bool
 }
 
 // NewMarks makes marks. It fails with ErrMemory, or an error of the system.
 func NewMarks() (*Marks, error) {
-	maps := &mappings{}
-	fd, mapped, err := maps.create(marksSize, memfile.Final)
+	fd, memory, err := create(marksSize, memfile.Final)
 	if err != nil {
 		return nil, err
 	}
-	m := &Marks{fd: fd, maps: maps, words: line.WordsAt(mapped.mem[:MaxMarks/8])}
-	runtime.AddCleanup(m, func(maps *mappings) { maps.unmapAll() }, m.maps)
-	return m, nil
+	return &Marks{fd: fd, memory: memory, words: line.WordsAt(memory.mem[:MaxMarks/8])}, nil
 }
 
 // Close ends the giving of marks. The memory stays as long as a data path may look at it.
@@ -58,20 +54,18 @@ func (m *Marks) Close() {
 func (m *Marks) Draw() (number int, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, w := range m.used {
-		if bit := bits.TrailingZeros64(^w); bit < 64 {
-			m.used[i] |= 1 << bit
-			return 64*i + bit, true
-		}
+	if number = slices.Index(m.used[:], false); number < 0 {
+		return 0, false
 	}
-	return 0, false
+	m.used[number] = true
+	return number, true
 }
 
 // Free gives a number back.
 func (m *Marks) Free(number int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.used[number/64] &^= 1 << (number % 64)
+	m.used[number] = false
 }
 
 // Take takes the marks of the ports with numbers from 64*i on, a bit each. It is the data path's.
@@ -105,7 +99,7 @@ func (p *Port) offerMarks(s *session) error {
 }
 
 // takeMarks maps the peer's marks.
-func (p *Port) takeMarks(s *session, m message, fd int) error {
+func (s *session) takeMarks(m message, fd int) error {
 	switch {
 	case s.mark.Load() != nil:
 		return broken("kind of a message", uint64(m.kind), "one message of marks")
@@ -114,16 +108,11 @@ func (p *Port) takeMarks(s *session, m message, fd int) error {
 	case m.b >= MaxMarks:
 		return broken("number of a mark", m.b, fmt.Sprintf("less than %d", MaxMarks))
 	}
-	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, marksSize)
-	if err != nil || !whole {
-		return broken("pages of marks", 0, "all of them in a file that is sealed against shrinking")
+	memory, err := mapWhole(fd, marksSize, unix.PROT_READ|unix.PROT_WRITE, "marks")
+	if memory != nil { // else the peer finds frames without marks, later
+		s.mark.Store(&peerMark{memory, &line.WordsAt(memory.mem[:MaxMarks/8])[m.b/64], 1 << (m.b % 64)})
 	}
-	memory, err := p.maps.mapFile(fd, 0, marksSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
-	if err != nil {
-		return nil // the peer finds frames without marks, later
-	}
-	s.mark.Store(&peerMark{memory, &line.WordsAt(memory.mem[:MaxMarks/8])[m.b/64], 1 << (m.b % 64)})
-	return nil
+	return err
 }
 
 // markSelf says in the peer's marks that there is a frame.

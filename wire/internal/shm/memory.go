@@ -3,6 +3,7 @@ package shm
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -31,12 +32,13 @@ func checkFile(fd int, seals int, end uint64) (whole bool, err error) {
 	return uint64(st.Blocks)*block >= uint64(st.Size), nil
 }
 
-// mapping is mapped memory that more than one goroutine knows of.
+// mapping is mapped memory that more than one goroutine knows of. What the data path holds when a port is closed
+// cannot be unmapped under it: it is when no caller can reach the port any more.
 type mapping struct {
-	of     *mappings
-	number uint32 // of the wire that a connection's file is
-	mu     sync.Mutex
-	mem    []byte // nil once it is unmapped
+	number  uint32 // of the wire that a connection's file is
+	cleanup runtime.Cleanup
+	mu      sync.Mutex
+	mem     []byte // nil once it is unmapped
 }
 
 // use calls f while the memory is mapped, or not at all.
@@ -51,63 +53,51 @@ func (m *mapping) use(f func()) {
 func (m *mapping) unmap() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mem == nil {
-		return
+	if m.mem != nil {
+		m.cleanup.Stop()
+		munmap(m.mem)
+		m.mem = nil
 	}
-	_ = unix.Munmap(m.mem)
-	m.mem = nil
-	m.of.mu.Lock()
-	defer m.of.mu.Unlock()
-	delete(m.of.all, m)
 }
 
-// mappings are the mappings of a port that have not been unmapped. It outlives
-// the port.
-type mappings struct {
-	mu  sync.Mutex
-	all map[*mapping]struct{}
-}
+// munmap ends a mapping of ours, which cannot fail.
+func munmap(mem []byte) { _ = unix.Munmap(mem) }
 
 // mapFile maps a part of a file.
-func (m *mappings) mapFile(fd int, offset int64, size, protection, flags int) (*mapping, error) {
+func mapFile(fd int, offset int64, size, protection, flags int) (*mapping, error) {
 	b, err := unix.Mmap(fd, offset, size, protection, unix.MAP_SHARED|flags)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMemory, os.NewSyscallError("mmap", err))
 	}
-	n := &mapping{of: m, mem: b}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.all == nil {
-		m.all = map[*mapping]struct{}{}
-	}
-	m.all[n] = struct{}{}
-	return n, nil
+	m := &mapping{mem: b}
+	m.cleanup = runtime.AddCleanup(m, munmap, b)
+	return m, nil
 }
 
 // create makes a file in memory for peers, of size bytes, and maps it.
-func (m *mappings) create(size, seals int) (fd int, n *mapping, err error) {
+func create(size, seals int) (fd int, m *mapping, err error) {
 	if fd, err = memfile.Create("shm", uint64(size), memfile.Options{Seals: seals, Filled: true}); err != nil {
 		return -1, nil, err
 	}
-	if n, err = m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE); err != nil {
+	if m, err = mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE); err != nil {
 		unix.Close(fd)
 		return -1, nil, err
 	}
-	return fd, n, nil
+	return fd, m, nil
 }
 
-func (m *mappings) unmapAll() {
-	m.mu.Lock()
-	all := m.all
-	m.all = nil
-	m.mu.Unlock()
-	for n := range all {
-		n.unmap()
+// mapWhole maps a file of the peer's, of size bytes, all pages of which have to be there for good. what is what it
+// holds. A file that cannot be mapped is no mapping, and no error: the wire does without.
+func mapWhole(fd, size, protection int, what string) (*mapping, error) {
+	if whole, err := checkFile(fd, unix.F_SEAL_SHRINK, uint64(size)); err != nil || !whole {
+		return nil, broken("pages of "+what, 0, "all of them in a file that is sealed against shrinking")
 	}
+	m, _ := mapFile(fd, 0, size, protection, unix.MAP_POPULATE)
+	return m, nil
 }
 
 // mapRings maps the file of a connection, which is of size bytes.
-func (m *mappings) mapRings(fd, size int) (*mapping, error) {
+func mapRings(fd, size int) (*mapping, error) {
 	if _, err := checkFile(fd, memfile.Sealed, uint64(size)); err != nil {
 		return nil, err
 	}
@@ -116,5 +106,5 @@ func (m *mappings) mapRings(fd, size int) (*mapping, error) {
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
 		return nil, fmt.Errorf("%w: its file is not made of normal pages", ErrMemory)
 	}
-	return m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	return mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
 }

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -41,7 +40,6 @@ type Port struct {
 	// theirTable is that of the last session that had one, nil for none.
 	theirTable atomic.Pointer[directTable]
 	counts     counts
-	maps       *mappings
 
 	ctx      context.Context // over when the port is closed
 	cancel   context.CancelFunc
@@ -112,7 +110,7 @@ func newPort(o Options) (*Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	p := &Port{options: o, offers: map[uint32]*export{}, maps: &mappings{}}
+	p := &Port{options: o, offers: map[uint32]*export{}}
 	p.loan.idle = make(chan struct{}, 1)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.state.Store(stateLost)
@@ -123,9 +121,6 @@ func newPort(o Options) (*Port, error) {
 // complete ends the making of a port whose MTU is known.
 func (p *Port) complete() {
 	p.Line.Open(line.Options{Owner: p, State: &p.state, Gone: stateGone, MTU: p.options.MTU})
-	// What the data path holds when the port is closed cannot be unmapped under
-	// it. It is when no caller can reach the port any more.
-	runtime.AddCleanup(p, func(m *mappings) { m.unmapAll() }, p.maps)
 }
 
 func (p *Port) Wire() uint32 {

@@ -43,6 +43,17 @@ const (
 	kindMarks
 )
 
+// files is the number of descriptors that come with a message.
+func (k kind) files() int {
+	switch k {
+	case kindWelcome:
+		return 2
+	case kindHello, kindExport, kindTable, kindMarks:
+		return 1
+	}
+	return 0
+}
+
 // Reasons of a refusal.
 const (
 	refuseBusy = iota + 1
@@ -105,8 +116,8 @@ func greetingOf(m message) (greeting, error) {
 	return g, nil
 }
 
-// greet is the greeting of this side.
-func (p *Port) greet(ring int) greeting {
+// greeting is that of this side.
+func (p *Port) greeting(ring int) greeting {
 	g := greeting{mtu: p.options.MTU, ring: ring}
 	if p.options.Share {
 		g.flags |= flagShare

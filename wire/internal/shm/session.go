@@ -27,7 +27,7 @@ type session struct {
 	writes  bool // and let the other write
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
-	own     *bell
+	own     *os.File
 	bell    peerBell
 	// marked: the peer has been given marks. mark is where this side marks itself, nil as long as it cannot.
 	marked  atomic.Bool
@@ -52,7 +52,7 @@ type answer struct {
 
 // newSession lays out the rings for the side that listens, or the other. agreed are the flags of both
 // sides, and mtu is the peer's. The session owns this side's bell, and the descriptor of the peer's.
-func newSession(c *conn, m *mapping, ring int, listening bool, agreed uint32, mtu int, own *bell, bell int) *session {
+func newSession(c *conn, m *mapping, ring int, listening bool, agreed uint32, mtu int, own *os.File, bell int) *session {
 	to, from, credits := lay(m.mem, ring, listening)
 	return &session{conn: c, memory: m,
 		// Both processes take part in membarrier, or senders make barriers.
@@ -86,11 +86,11 @@ func (s *session) cause() error {
 // the rules.
 func (s *session) broken() bool { return errors.Is(s.cause(), ErrPeer) }
 
-// ask sends a message and waits for its answer. It fails with the reason for
+// ask sends a message and waits for its answer, whose kind is the next one. It fails with the reason for
 // which the session has ended, or context.DeadlineExceeded.
-func (s *session) ask(m message, want kind, timeout time.Duration) error {
+func (s *session) ask(m message, timeout time.Duration) error {
 	came := make(chan struct{})
-	a := answer{want, m.id}
+	a := answer{m.kind + 1, m.id}
 	s.mu.Lock()
 	s.answers[a] = came
 	s.mu.Unlock()
@@ -117,17 +117,14 @@ func (s *session) ask(m message, want kind, timeout time.Duration) error {
 	}
 }
 
-// answered takes an answer. It reports whether it had a waiter.
-func (s *session) answered(k kind, id uint32) bool {
+// answered takes an answer.
+func (s *session) answered(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	came := s.answers[answer{k, id}]
-	if came == nil {
-		return false
+	if came := s.answers[a]; came != nil {
+		delete(s.answers, a)
+		close(came)
 	}
-	delete(s.answers, answer{k, id})
-	close(came)
-	return true
 }
 
 // serve keeps a session that has begun until it ends, or is paused.
@@ -157,9 +154,15 @@ func (p *Port) finish(s *session, why error) {
 	s.conn.Close()
 }
 
+// drop gives up a session that the data path has not come to, but for its connection.
+func (s *session) drop() {
+	s.memory.unmap()
+	s.closeFiles()
+}
+
 // closeFiles closes the descriptors of a session but for its connection.
 func (s *session) closeFiles() {
-	s.own.close()
+	_ = s.own.Close()
 	s.bell.close()
 	if s.file >= 0 {
 		unix.Close(s.file)
@@ -187,52 +190,47 @@ func (p *Port) begin(s *session) {
 // converse takes the peer's messages until there are no more.
 func (p *Port) converse(s *session) error {
 	for {
-		m, fd, err := s.conn.receive(kindExport, kindTable, kindMarks)
+		m, fds, err := s.conn.receive()
 		if err == nil {
-			err = p.take(s, m, fd)
+			err = p.take(s, m, fds)
 		}
-		if fd >= 0 {
-			_ = passedfd.Close(fd)
-		}
+		_ = passedfd.Close(fds...)
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// take does what a message asks for. The descriptor, negative for none, stays the caller's.
-func (p *Port) take(s *session, m message, fd int) error {
+// take does what a message asks for. The descriptors stay the caller's.
+func (p *Port) take(s *session, m message, fds []int) error {
 	switch m.kind {
 	case kindExport, kindExported, kindUnexport, kindTable:
 		if !s.shared {
 			return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
 		}
 	}
-	if fd < 0 && (m.kind == kindExport || m.kind == kindTable || m.kind == kindMarks) {
+	if len(fds) == 0 && m.kind > kindRefuse && m.kind.files() > 0 {
 		return broken("descriptors of a message", 0, "1")
 	}
 	switch m.kind {
 	case kindLink:
 		return p.peerPlug(s, m)
-	case kindLinkSeen:
-		s.answered(m.kind, m.id)
+	case kindLinkSeen, kindUnexported:
+		s.answered(answer{m.kind, m.id})
 		return nil
 	case kindExport:
-		return p.takeOffer(s, m, fd)
+		return p.takeOffer(s, m, fds[0])
 	case kindExported:
 		p.accepted(m)
 		return nil
 	case kindUnexport:
 		return p.takeBack(s, m)
-	case kindUnexported:
-		s.answered(m.kind, m.id)
-		return nil
 	case kindGoodbye:
 		return ends.ErrGone
 	case kindTable:
-		return p.takeTable(s, m, fd)
+		return p.takeTable(s, m, fds[0])
 	case kindMarks:
-		return p.takeMarks(s, m, fd)
+		return s.takeMarks(m, fds[0])
 	}
 	return broken("kind of a message", uint64(m.kind), "5 to 13")
 }

@@ -167,7 +167,7 @@ func (p *Port) SetLink(up bool) {
 			m.a = 1
 		}
 		// Whatever goes wrong, it is no use to wait longer.
-		_ = s.ask(m, kindLinkSeen, plugTime)
+		_ = s.ask(m, plugTime)
 	}
 	if up {
 		p.state.And(^statePulled)

@@ -93,13 +93,10 @@ func Encode(body Body) *Message {
 	var m Message
 	binary.LittleEndian.PutUint16(m[:], uint16(slices.Index(bodies, reflect.TypeOf(body))))
 	m.each(reflect.ValueOf(body), func(f reflect.Value, b []byte) {
-		var number [8]byte
-		switch f.Kind() {
-		case reflect.String:
+		if f.Kind() == reflect.String {
 			copy(b[:len(b)-1], f.String())
-		default:
-			binary.LittleEndian.PutUint64(number[:], f.Uint())
-			copy(b, number[:])
+		} else {
+			_, _ = binary.Encode(b, binary.LittleEndian, f.Interface()) // it is as long as it has to be
 		}
 	})
 	return &m
@@ -115,14 +112,11 @@ func Decode(m *Message) (Body, error) {
 	}
 	body := reflect.New(bodies[t]).Elem()
 	m.each(body, func(f reflect.Value, b []byte) {
-		var number [8]byte
-		switch f.Kind() {
-		case reflect.String:
+		if f.Kind() == reflect.String {
 			s, _, _ := bytes.Cut(b, []byte{0})
 			f.SetString(string(s))
-		default:
-			copy(number[:], b)
-			f.SetUint(binary.LittleEndian.Uint64(number[:]))
+		} else {
+			_, _ = binary.Decode(b, binary.LittleEndian, f.Addr().Interface())
 		}
 	})
 	return body.Interface(), nil

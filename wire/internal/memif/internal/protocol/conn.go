@@ -30,20 +30,15 @@ func newConn(fd int) *Conn {
 // Errors are those of socket(2) and connect(2); EAGAIN means that the server's
 // queue is full.
 func Dial(socket string) (*Conn, error) {
-	fd, err := newSocket()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("socket", err)
 	}
 	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("connect", err)
 	}
 	return newConn(fd), nil
-}
-
-func newSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	return fd, os.NewSyscallError("socket", err)
 }
 
 // FD is the descriptor to poll. It stays with the Conn.
