@@ -19,9 +19,7 @@ func TestFaultOptions(t *testing.T) {
 	} {
 		a, _ := memoryPair(t, wire.MemoryOptions{})
 		should.Refuse(wire.NewFault(a, o))(t, wire.ErrOptions, "%+v: error", o)
-		if !a.LinkUp() {
-			t.Errorf("%+v: the refused wire was closed", o)
-		}
+		should.Be(t, a.LinkUp(), true, "%+v: the refused wire was closed", o)
 	}
 }
 
@@ -31,9 +29,7 @@ func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.Fault
 	t.Helper()
 	a, b := memoryPair(t, wire.MemoryOptions{})
 	f := must.Get(wire.NewFault(a, o))(t)
-	if !f.Checksum() {
-		t.Error("a wire that damages frames wants no checksums")
-	}
+	should.Be(t, f.Checksum(), true, "a wire that damages frames wants no checksums")
 	var got [][]byte
 	take := func() {
 		for p := b.Receive(); p != nil; p = b.Receive() {
@@ -90,9 +86,7 @@ func TestFaultLoss(t *testing.T) {
 	if lost := float64(counts.Lost); math.Abs(lost-0.2*n) > 10*math.Sqrt(n*0.2*0.8) {
 		t.Errorf("%v of %d frames were lost, asked for a fifth", lost, n)
 	}
-	if !slices.IsSorted(numbers(got)) {
-		t.Error("loss reordered frames")
-	}
+	should.Be(t, slices.IsSorted(numbers(got)), true, "loss reordered frames")
 }
 
 func TestFaultExtremes(t *testing.T) {
@@ -112,9 +106,7 @@ func TestFaultReorder(t *testing.T) {
 	const n = 1000
 	got, counts := passed(t, wire.FaultOptions{Reorder: 0.3, Seed: 3}, n)
 	order := numbers(got)
-	if slices.IsSorted(order) || counts.Reordered == 0 {
-		t.Error("nothing was reordered")
-	}
+	should.Be(t, slices.IsSorted(order) || counts.Reordered == 0, false, "nothing was reordered")
 	for at, number := range order {
 		// Later by at most eight frames, earlier by at most those held back.
 		if d := at - int(number); d > 8 || d < -8 {
@@ -137,9 +129,7 @@ func TestFaultCorruptIsNoticed(t *testing.T) {
 		binary.LittleEndian.PutUint32(sent, uint32(i))
 		// The checksum's own field is left out of it, so damage there is found
 		// by comparing.
-		if slices.Equal(f, sent) {
-			t.Errorf("frame %d was not damaged", i)
-		}
+		should.Be(t, slices.Equal(f, sent), false, "frame %d was not damaged", i)
 		if !slices.Equal(f[:60], sent[:60]) || !slices.Equal(f[64:], sent[64:]) {
 			if datasheet.FrameChecksumOf(f) == datasheet.FrameChecksumOf(sent) {
 				t.Errorf("the checksum does not notice the damage to frame %d", i)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -58,9 +59,7 @@ func TestFilter(t *testing.T) {
 	w := newFiltered(t, wire.MemoryOptions{}, change)
 	want := []string{"as it is", "double", "double", "Change", "hold"}
 	for _, text := range []string{"as it is", "lose", "double", "hold", "change"} {
-		if !send(w.near, frame(text)) || !send(w.far, frame(text)) {
-			t.Fatal("no room")
-		}
+		must.Be(t, send(w.near, frame(text)) && send(w.far, frame(text)), true, "no room")
 	}
 	should.Be(t, cmp.Diff(want, received(w.near)), "")
 	should.Be(t, cmp.Diff(append(want, "by itself"), received(w.far)), "")
@@ -81,9 +80,7 @@ func TestFilterWithoutRoom(t *testing.T) {
 			t.Fatal("the wire has room without end")
 		}
 	}
-	if w.near.(wire.Drainer).Drained() {
-		t.Error("drained with frames that wait")
-	}
+	should.Be(t, w.near.(wire.Drainer).Drained(), false, "drained with frames that wait")
 	for {
 		n := len(received(w.far))
 		if got += n; n == 0 {
@@ -105,16 +102,12 @@ func TestFilterHides(t *testing.T) {
 	}
 	copy(w.far.Reserve(100), frame("parts"))
 	w.far.Publish(50)
-	if p.Receive() != nil {
-		t.Error("half a frame has come")
-	}
+	should.Be(t, p.Receive() != nil, false, "half a frame has come")
 	w.far.Commit()
 	w.far.Flush()
 	should.Same(t, p.Receive(), frame("parts"), "came")
 	p.Release()
-	if p.Reserve(p.MTU()+1) != nil {
-		t.Error("there is room for more than a frame")
-	}
+	should.Be(t, p.Reserve(p.MTU()+1) != nil, false, "there is room for more than a frame")
 }
 
 // frame is text filled up to the shortest frame that there is.

@@ -49,14 +49,10 @@ func TestHostWays(t *testing.T) {
 	way := wayTo(t, p[0], 1)
 	for range 300 { // several times around the ring
 		f := frameOf(stationMAC(1), stationMAC(0), 3000)
-		if !sendTo(p[0], f) {
-			t.Fatal("no room")
-		}
+		must.Be(t, sendTo(p[0], f), true, "no room")
 		mark := way.Mark()
 		for got := p[1].Receive(); !bytes.Equal(got, f); got = p[1].Receive() {
-			if got != nil {
-				t.Fatal("another frame")
-			}
+			must.Be(t, got != nil, false, "another frame")
 		}
 		if p[0].Receive(); int32(way.Taken()-mark) >= 0 {
 			t.Fatal("a frame counts as taken that is held")
@@ -81,9 +77,7 @@ func TestHostWaits(t *testing.T) {
 		}
 	}
 	f := frameOf(stationMAC(2), stationMAC(0), 10)
-	if !sendTo(p[0], f) || !bytes.Equal(receive(p[2]), f) {
-		t.Fatal("a port that takes nothing stops frames to another one")
-	}
+	must.Be(t, sendTo(p[0], f) && bytes.Equal(receive(p[2]), f), true, "a port that takes nothing stops frames to another one")
 	for i := range sent {
 		must.Same(t, receive(p[1]), frameOf(stationMAC(1), stationMAC(0), 4000+i), "frame %d of %d did not come", i, sent)
 	}
@@ -97,13 +91,9 @@ func TestHostPlug(t *testing.T) {
 	p := hosts(t, 2)
 	f := frameOf(stationMAC(1), stationMAC(0), 100)
 	for _, pull := range p {
-		if !sendTo(p[0], f) {
-			t.Fatal("no room")
-		}
+		must.Be(t, sendTo(p[0], f), true, "no room")
 		pull.SetLink(false)
-		if pull.LinkUp() || pull.Reserve(100) != nil || pull.Receive() != nil {
-			t.Fatal("frames pass with the plug out")
-		}
+		must.Be(t, pull.LinkUp() || pull.Reserve(100) != nil || pull.Receive() != nil, false, "frames pass with the plug out")
 		pull.SetLink(true)
 		must.Same(t, receive(p[1]), f, "a frame is lost")
 	}
@@ -114,22 +104,16 @@ func TestHostIdle(t *testing.T) {
 	const n = 9
 	p := hosts(t, n)
 	marks := pagesOfMarks(t)
-	if len(marks) == 0 {
-		t.Fatal("no page for marks is mapped")
-	}
+	must.Be(t, len(marks) == 0, false, "no page for marks is mapped")
 	for _, scribble := range []func(round int) uint64{func(int) uint64 { return 0 }, func(int) uint64 { return ^uint64(0) },
 		func(round int) uint64 { return uint64(round) * 0x9e3779b97f4a7c15 }} {
 		for round := range 60 {
 			for range 2000 {
-				if p[0].Receive() != nil {
-					t.Fatal("a frame out of nowhere")
-				}
+				must.Be(t, p[0].Receive() != nil, false, "a frame out of nowhere")
 			}
 			from := 1 + round%(n-1)
 			f := frameOf(stationMAC(0), stationMAC(byte(from)), round)
-			if !sendTo(p[from], f) {
-				t.Fatal("no room")
-			}
+			must.Be(t, sendTo(p[from], f), true, "no room")
 			var w [64]byte
 			for i := range 8 {
 				binary.LittleEndian.PutUint64(w[8*i:], scribble(round+i))
@@ -147,9 +131,7 @@ func TestHostIdle(t *testing.T) {
 					break
 				}
 			}
-			if !found {
-				t.Fatalf("round %d: a frame of port %d is not found", round, from)
-			}
+			must.Be(t, found, true, "round %d: a frame of port %d is not found", round, from)
 		}
 	}
 }
@@ -161,15 +143,11 @@ func TestHostMarks(t *testing.T) {
 	end := time.Now().Add(10 * time.Second)
 	for round, good := 0, 0; good < 2*n; round++ { // at first not all know where to mark themselves
 		for range 1000 {
-			if p[0].Receive() != nil {
-				t.Fatal("a frame out of nowhere")
-			}
+			must.Be(t, p[0].Receive() != nil, false, "a frame out of nowhere")
 		}
 		from := 1 + round%(n-1)
 		f := frameOf(stationMAC(0), stationMAC(byte(from)), round)
-		if !sendTo(p[from], f) {
-			t.Fatal("no room")
-		}
+		must.Be(t, sendTo(p[from], f), true, "no room")
 		got := p[0].Receive()
 		if good++; got == nil {
 			good = 0

@@ -134,9 +134,7 @@ func TestHostIsQueues(t *testing.T) {
 			}
 		}
 		for pair, left := range queues {
-			if len(left) > 0 {
-				t.Fatalf("%d frames from %d to %d did not come", len(left), pair[0], pair[1])
-			}
+			must.Be(t, len(left) > 0, false, "%d frames from %d to %d did not come", len(left), pair[0], pair[1])
 		}
 	})
 }

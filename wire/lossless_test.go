@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -22,9 +23,7 @@ func losslessEnds(t *testing.T, each func(t *testing.T, a, b losslessPort)) {
 			each(t, x, y)
 		}
 	})
-	if found < 3 {
-		t.Errorf("%d wires lose nothing, want memory, loopback and shm at least", found)
-	}
+	should.Be(t, found < 3, false, "%d wires lose nothing, want memory, loopback and shm at least", found)
 }
 
 type losslessPort interface {
@@ -44,24 +43,16 @@ func TestPlugKeepsFrames(t *testing.T) {
 				copy(a.Reserve(len(parts)), parts)
 				a.Publish(200)
 				if seen {
-					if !bytes.Equal(receive(b), whole) || len(await(t, b)) != len(parts) {
-						t.Fatal("other frames")
-					}
+					must.Be(t, !bytes.Equal(receive(b), whole) || len(await(t, b)) != len(parts), false, "other frames")
 				}
 				pull.SetLink(false)
 				a.Publish(300)
-				if !seen && b.Receive() != nil {
-					t.Fatal("a frame arrives with a plug out")
-				}
+				must.Be(t, !seen && b.Receive() != nil, false, "a frame arrives with a plug out")
 				a.Commit()
 				a.Flush()
-				if a.Reserve(100) != nil || b.Reserve(100) != nil {
-					t.Fatal("room with a plug out")
-				}
+				must.Be(t, a.Reserve(100) != nil || b.Reserve(100) != nil, false, "room with a plug out")
 				pull.SetLink(true)
-				if !seen && !bytes.Equal(receive(b), whole) {
-					t.Fatal("a frame that had been sent is lost")
-				}
+				must.Be(t, !seen && !bytes.Equal(receive(b), whole), false, "a frame that had been sent is lost")
 				must.Same(t, await(t, b), parts, "a frame that had been begun is lost")
 				wantArrived(t, b, len(parts), false)
 				b.Release()
@@ -79,21 +70,13 @@ func TestTaken(t *testing.T) {
 		}
 		f := frameOf(stationMAC(2), stationMAC(1), 3000)
 		for range 500 { // often enough to go around the ring
-			if !send(a, f) {
-				t.Fatal("no room")
-			}
+			must.Be(t, send(a, f), true, "no room")
 			mark := a.Mark()
-			if len(await(t, b)) != len(f) || a != b && a.Receive() != nil {
-				t.Fatal("another frame")
-			}
-			if int32(a.Taken()-mark) >= 0 {
-				t.Fatal("a frame counts as taken that is held")
-			}
+			must.Be(t, len(await(t, b)) != len(f) || a != b && a.Receive() != nil, false, "another frame")
+			must.Be(t, int32(a.Taken()-mark) >= 0, false, "a frame counts as taken that is held")
 			b.Release()
 			for end := time.Now().Add(10 * time.Second); int32(a.Taken()-mark) < 0; {
-				if a.Receive() != nil || b.Receive() != nil || time.Now().After(end) {
-					t.Fatal("a frame that was released never counts as taken")
-				}
+				must.Be(t, a.Receive() != nil || b.Receive() != nil || time.Now().After(end), false, "a frame that was released never counts as taken")
 			}
 			must.Be(t, a.Taken(), mark, "taken up to, sent up")
 		}
@@ -120,9 +103,7 @@ func TestTakenInConversation(t *testing.T) {
 					a.AwaitTaken()
 					most = 4
 				}
-				if calls == most {
-					t.Fatalf("%d looks did not tell that a frame was released", most)
-				}
+				must.Be(t, calls == most, false, "%d looks did not tell that a frame was released", most)
 				if calls%4 == 0 {
 					send(b, f)
 				}
@@ -177,9 +158,7 @@ func TestTakenBehindFrames(t *testing.T) {
 						}
 						a.Release()
 					}
-					if int32(a.Taken()-mark) >= 0 {
-						t.Fatalf("%s: the frame counts as taken, and what the peer said has not been received", name)
-					}
+					must.Be(t, int32(a.Taken()-mark) >= 0, false, "%s: the frame counts as taken, and what the peer said has not been received", name)
 				}
 				show()
 				must.Same(t, await(t, a), g, "%s: another frame", name)

@@ -43,9 +43,7 @@ func TestMemoryOptions(t *testing.T) {
 			}
 			// A frame of each size can always be sent through an idle wire.
 			for range 100 {
-				if !send(l, make([]byte, tt.mtu)) || len(receive(l)) != tt.mtu {
-					t.Fatal("the largest frame does not pass")
-				}
+				must.Be(t, !send(l, make([]byte, tt.mtu)) || len(receive(l)) != tt.mtu, false, "the largest frame does not pass")
 			}
 		})
 	}
@@ -58,48 +56,30 @@ func TestMemoryHoldsFourFrames(t *testing.T) {
 		a.Commit()
 		n++
 	}
-	if n < 4 {
-		t.Errorf("room for %d frames", n)
-	}
-	if b.Receive() != nil {
-		t.Error("a frame arrived before Flush")
-	}
+	should.Be(t, n < 4, false, "room for %d frames", n)
+	should.Be(t, b.Receive() != nil, false, "a frame arrived before Flush")
 	a.Flush()
 	for range n {
-		if receive(b) == nil {
-			t.Fatal("a frame is lost")
-		}
+		must.Be(t, receive(b) == nil, false, "a frame is lost")
 	}
 	b.Receive() // an empty look gives the room back
-	if a.Reserve(5000) == nil {
-		t.Error("no room after everything was taken")
-	}
+	should.Be(t, a.Reserve(5000) == nil, false, "no room after everything was taken")
 }
 
 func TestMemoryUnplugsBothEnds(t *testing.T) {
 	a, b := memoryPair(t, wire.MemoryOptions{})
 	b.SetLink(false)
 	a.SetLink(true)
-	if a.LinkUp() {
-		t.Error("link is up though the other plug is out")
-	}
+	should.Be(t, a.LinkUp(), false, "link is up though the other plug is out")
 	b.SetLink(true)
-	if !a.LinkUp() {
-		t.Error("link is down with both plugs in")
-	}
+	should.Be(t, a.LinkUp(), true, "link is down with both plugs in")
 	told := 0
 	a.OnLink(func() { told++ })
 	must.OK(t, b.Close())
 	b.SetLink(true)
-	if a.LinkUp() {
-		t.Error("link is up though the other end is closed")
-	}
-	if told == 0 {
-		t.Error("nobody was told when the other end closed")
-	}
-	if !send(a, make([]byte, 64)) || a.Receive() != nil {
-		t.Error("the open end does not work")
-	}
+	should.Be(t, a.LinkUp(), false, "link is up though the other end is closed")
+	should.Be(t, told == 0, false, "nobody was told when the other end closed")
+	should.Be(t, !send(a, make([]byte, 64)) || a.Receive() != nil, false, "the open end does not work")
 }
 
 // TestMemoryLastFrames: what was sent before an end was closed arrives at the other, as
@@ -110,9 +90,7 @@ func TestMemoryLastFrames(t *testing.T) {
 	want := frameOf(stationMAC(2), stationMAC(1), 7)
 	send(a, want)
 	must.OK(t, a.Close())
-	if b.LinkUp() {
-		t.Error("the link is up though the other end is closed")
-	}
+	should.Be(t, b.LinkUp(), false, "the link is up though the other end is closed")
 	should.Same(t, receive(b), want, "the last frame")
 	if got := b.Receive(); got != nil {
 		t.Errorf("%x after the last frame", got)

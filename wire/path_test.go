@@ -31,9 +31,7 @@ func known(t *testing.T, n int, o wire.SwitchOptions) []switchPort {
 func begin(t *testing.T, p switchPort, frame []byte, n int) []byte {
 	t.Helper()
 	b := p.Reserve(len(frame))
-	if b == nil {
-		t.Fatal("no room")
-	}
+	must.Be(t, b == nil, false, "no room")
 	copy(b[:n], frame)
 	p.Publish(n)
 	return b
@@ -49,15 +47,9 @@ func TestSwitchHoldsThePath(t *testing.T) {
 		t.Fatalf("%d bytes at the output", len(f))
 	}
 	wantArrived(t, p[2], 100, false)
-	if p[3].Receive() != nil || p[1].Receive() != nil {
-		t.Error("a frame for port 2 at another port")
-	}
-	if !send(p[1], short) {
-		t.Fatal("no room for a frame that waits")
-	}
-	if !send(p[3], frameOf(stationMAC(1), stationMAC(3), 10)) || receive(p[1]) == nil {
-		t.Error("another path is held, too")
-	}
+	should.Be(t, p[3].Receive() != nil || p[1].Receive() != nil, false, "a frame for port 2 at another port")
+	must.Be(t, send(p[1], short), true, "no room for a frame that waits")
+	should.Be(t, !send(p[3], frameOf(stationMAC(1), stationMAC(3), 10)) || receive(p[1]) == nil, false, "another path is held, too")
 	if g := p[2].Receive(); &g[0] != &f[0] {
 		t.Error("a frame passes in the middle of another")
 	}
@@ -101,9 +93,7 @@ func TestSwitchIsFair(t *testing.T) {
 		p[senders].Release()
 		turns[from]++
 		for i := range senders {
-			if turns[i] < turns[from]-1 {
-				t.Fatalf("after %d frames the senders had %v turns", round+1, turns)
-			}
+			must.Be(t, turns[i] < turns[from]-1, false, "after %d frames the senders had %v turns", round+1, turns)
 		}
 	}
 }
@@ -114,12 +104,8 @@ func TestSwitchWatchdog(t *testing.T) {
 	p := known(t, 3, wire.SwitchOptions{Watchdog: time.Millisecond})
 	long, short := frameOf(stationMAC(2), stationMAC(0), 1000), frameOf(stationMAC(2), stationMAC(1), 50)
 	rest := begin(t, p[0], long, 200)
-	if p[2].Receive() == nil {
-		t.Fatal("the frame does not begin")
-	}
-	if !send(p[1], short) {
-		t.Fatal("no room")
-	}
+	must.Be(t, p[2].Receive() == nil, false, "the frame does not begin")
+	must.Be(t, send(p[1], short), true, "no room")
 	waittest.Until(t, "the watchdog", func() bool {
 		n, aborted := p[2].Arrived()
 		must.Be(t, n, 200, "bytes have arrived")
@@ -175,13 +161,9 @@ func TestSwitchOutputDies(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			for range 50 { // more than the ring of the dead output holds
-				if !send(p[0], all) || receive(p[1]) == nil {
-					t.Fatal("the dead output holds its senders up")
-				}
+				must.Be(t, !send(p[0], all) || receive(p[1]) == nil, false, "the dead output holds its senders up")
 			}
-			if p[2].Receive() != nil {
-				t.Error("a frame at a port that is down")
-			}
+			should.Be(t, p[2].Receive() != nil, false, "a frame at a port that is down")
 			if c.back {
 				p[2].SetLink(true)
 				if send(p[0], all); !bytes.Equal(receive(p[2]), all) {

@@ -156,19 +156,13 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 
 func TestFramesArrive(t *testing.T) {
 	ends(t, func(t *testing.T, a, b wire.Port) {
-		if a.Receive() != nil {
-			t.Error("a frame that nobody sent")
-		}
+		should.Be(t, a.Receive() != nil, false, "a frame that nobody sent")
 		a.Release() // nothing was received: no effect
 		for _, n := range []int{0, 1, 63, 64, 65, 1000, a.MTU() - datasheet.HeaderSize} {
 			f := frameOf(stationMAC(2), stationMAC(1), n)
-			if !send(a, f) {
-				t.Fatalf("no room for %d bytes", n)
-			}
+			must.Be(t, send(a, f), true, "no room for %d bytes", n)
 			got := receive(b)
-			if !bytes.Equal(got, f) {
-				t.Fatalf("payload of %d bytes: sent %d bytes, received %d", n, len(f), len(got))
-			}
+			must.Be(t, bytes.Equal(got, f), true, "payload of %d bytes: sent %d bytes, received %d", n, len(f), len(got))
 		}
 	})
 }
@@ -182,15 +176,11 @@ func TestFrameStaysUntilRelease(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		for range 2 {
-			if !bytes.Equal(b.Receive(), one) {
-				t.Error("Receive without Release gave another frame")
-			}
+			should.Be(t, bytes.Equal(b.Receive(), one), true, "Receive without Release gave another frame")
 		}
 		b.Release()
 		b.Release() // the second has no effect
-		if !bytes.Equal(receive(b), two) {
-			t.Error("the second frame is lost")
-		}
+		should.Be(t, bytes.Equal(receive(b), two), true, "the second frame is lost")
 	})
 }
 
@@ -204,18 +194,14 @@ func TestSecondReserveReplaces(t *testing.T) {
 		if got := receive(b); !bytes.Equal(got, f) {
 			t.Errorf("received % x", got)
 		}
-		if b.Receive() != nil {
-			t.Error("more than one frame arrived")
-		}
+		should.Be(t, b.Receive() != nil, false, "more than one frame arrived")
 	})
 }
 
 func TestReserveRefuses(t *testing.T) {
 	ends(t, func(t *testing.T, a, _ wire.Port) {
 		for _, n := range []int{-1, a.MTU() + 1, math.MinInt, math.MaxInt} {
-			if a.Reserve(n) != nil {
-				t.Errorf("Reserve(%d) gave bytes, the MTU is %d", n, a.MTU())
-			}
+			should.Be(t, a.Reserve(n) != nil, false, "Reserve(%d) gave bytes, the MTU is %d", n, a.MTU())
 			a.Commit()
 		}
 		if got := a.Reserve(a.MTU()); len(got) != a.MTU() {
@@ -227,20 +213,14 @@ func TestReserveRefuses(t *testing.T) {
 func TestLinkDownLosesFrames(t *testing.T) {
 	ends(t, func(t *testing.T, a, b wire.Port) {
 		f := frameOf(stationMAC(2), stationMAC(1), 6)
-		if !a.LinkUp() || !b.LinkUp() {
-			t.Fatal("link is down to begin with")
-		}
+		must.Be(t, a.LinkUp() && b.LinkUp(), true, "link is down to begin with")
 		a.SetLink(false)
-		if a.LinkUp() {
-			t.Error("link is up with the plug out")
-		}
+		should.Be(t, a.LinkUp(), false, "link is up with the plug out")
 		send(a, f)
 		a.SetLink(true)
 		waittest.Until(t, "link up with the plug in", func() bool { return a.LinkUp() && b.LinkUp() })
 		time.Sleep(5 * time.Millisecond)
-		if b.Receive() != nil {
-			t.Error("a frame went over a wire without plug")
-		}
+		should.Be(t, b.Receive() != nil, false, "a frame went over a wire without plug")
 		if send(a, f); !bytes.Equal(receive(b), f) {
 			t.Error("nothing arrives after the plug was put back")
 		}
@@ -274,9 +254,7 @@ func TestOnLink(t *testing.T) {
 		a.OnLink(nil)
 		before := len(told())
 		a.SetLink(false)
-		if len(told()) != before {
-			t.Error("told after OnLink(nil)")
-		}
+		should.Be(t, len(told()), before, "told after OnLink(nil)")
 	})
 }
 
@@ -288,9 +266,7 @@ func TestUseAfterClose(t *testing.T) {
 		a.SetLink(true)
 		a.SetWake(func() {})
 		send(a, f)
-		if a.LinkUp() || a.Receive() != nil {
-			t.Error("a closed end is alive")
-		}
+		should.Be(t, a.LinkUp() || a.Receive() != nil, false, "a closed end is alive")
 		a.Release()
 		send(b, f)
 		b.Receive()
@@ -308,9 +284,7 @@ func TestWake(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("nobody was woken")
 		}
-		if b.Receive() == nil {
-			t.Error("woken before the frame was there")
-		}
+		should.Be(t, b.Receive() == nil, false, "woken before the frame was there")
 		b.Release()
 		b.SetWake(nil)
 		const more = 20

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -77,9 +78,7 @@ func TestPartsAreAQueue(t *testing.T) {
 					queue = queue[1:]
 				}
 				if len(queue) == 0 {
-					if got != nil {
-						t.Fatal("a frame that was not sent")
-					}
+					must.Be(t, got != nil, false, "a frame that was not sent")
 					return
 				}
 				want := queue[0]
@@ -140,9 +139,7 @@ func TestPartsBetweenThreads(t *testing.T) {
 			f := await(t, b)
 			for at := 0; at < len(f); {
 				n, aborted := b.Arrived()
-				if aborted {
-					t.Fatalf("frame %d was given up", i)
-				}
+				must.Be(t, aborted, false, "frame %d was given up", i)
 				for ; at < n; at++ {
 					if at >= 2*len(datasheet.MAC{}) && f[at] != byte(i) {
 						t.Fatalf("frame %d is damaged at %d of %d bytes", i, at, len(f))

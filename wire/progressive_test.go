@@ -31,9 +31,7 @@ func progressiveEnds(t *testing.T, each func(t *testing.T, a, b progressivePort)
 			each(t, x, y)
 		}
 	})
-	if found < 4 {
-		t.Errorf("%d wires can, want memory, loopback, shm and the switch at least", found)
-	}
+	should.Be(t, found < 4, false, "%d wires can, want memory, loopback, shm and the switch at least", found)
 }
 
 // toAll makes a frame go to all ports of a switch, and its sender nobody that could be learned.
@@ -86,9 +84,7 @@ func TestFrameInParts(t *testing.T) {
 		wantArrived(t, b, len(parts), false)
 		should.Same(t, f, parts, "the frame is damaged")
 		b.Release()
-		if b.Receive() != nil {
-			t.Error("one frame too many")
-		}
+		should.Be(t, b.Receive() != nil, false, "one frame too many")
 		if send(a, first); !bytes.Equal(receive(b), first) {
 			t.Error("the next frame is lost")
 		}
@@ -104,16 +100,12 @@ func TestPublishOfNothing(t *testing.T) {
 		for _, n := range []int{0, -1, len(f) + 1, 1 << 40} {
 			a.Publish(n)
 		}
-		if b.Receive() != nil {
-			t.Error("a frame of which nothing is there")
-		}
+		should.Be(t, b.Receive() != nil, false, "a frame of which nothing is there")
 		a.Abort()
 		a.Commit()
 		a.Publish(10)
 		a.Flush()
-		if b.Receive() != nil {
-			t.Error("a frame that was given up before any of it was shown")
-		}
+		should.Be(t, b.Receive() != nil, false, "a frame that was given up before any of it was shown")
 		copy(a.Reserve(len(f)), f)
 		a.Publish(len(f))
 		should.Same(t, await(t, b), f, "a frame that was published at its full length")
@@ -121,9 +113,7 @@ func TestPublishOfNothing(t *testing.T) {
 		b.Release()
 		a.Commit()
 		a.Flush()
-		if b.Receive() != nil {
-			t.Error("a second commit sends it again")
-		}
+		should.Be(t, b.Receive() != nil, false, "a second commit sends it again")
 	})
 }
 
@@ -156,16 +146,12 @@ func TestReleaseBeforeTheEnd(t *testing.T) {
 		for i := range 500 { // often enough to go around the ring
 			f := toAll(bytes.Repeat([]byte{byte(i)}, 3000))
 			buf := a.Reserve(len(f))
-			if buf == nil {
-				t.Fatal("no room")
-			}
+			must.Be(t, buf == nil, false, "no room")
 			copy(buf, f[:64])
 			a.Publish(64)
 			await(t, b)
 			b.Release()
-			if b.Receive() != nil {
-				t.Fatal("the frame comes again")
-			}
+			must.Be(t, b.Receive() != nil, false, "the frame comes again")
 			copy(buf[64:], f[64:])
 			a.Publish(2000)
 			if i%2 == 0 {
@@ -173,9 +159,7 @@ func TestReleaseBeforeTheEnd(t *testing.T) {
 			} else {
 				a.Abort()
 			}
-			if b.Receive() != nil {
-				t.Fatal("the rest of it comes")
-			}
+			must.Be(t, b.Receive() != nil, false, "the rest of it comes")
 			if send(a, f[:100]); !bytes.Equal(receive(b), f[:100]) {
 				t.Fatal("the next frame is lost")
 			}
@@ -231,17 +215,13 @@ func TestFaultWaitsForTheWhole(t *testing.T) {
 	for _, aborted := range []bool{false, true, false} {
 		copy(a.Reserve(len(f)), f)
 		a.Publish(200)
-		if b.Receive() != nil {
-			t.Error("a frame that is not whole")
-		}
+		should.Be(t, b.Receive() != nil, false, "a frame that is not whole")
 		if aborted {
 			a.Abort()
 		} else {
 			a.Commit()
 			should.Same(t, receive(b), f, "received bytes")
 		}
-		if b.Receive() != nil {
-			t.Error("a frame too many")
-		}
+		should.Be(t, b.Receive() != nil, false, "a frame too many")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
@@ -46,9 +47,7 @@ func TestShaperHoldsBack(t *testing.T) {
 		return must.Get(wire.NewShaper(p, wire.ShaperOptions{Path: speed.Path{Rate: 1e9}, Delay: 100, Clock: func() time.Duration { return now }}))(t)
 	}
 	a, b := shaped(near), shaped(far)
-	if b.Receive() != nil {
-		t.Fatal("a frame without a sender")
-	}
+	must.Be(t, b.Receive() != nil, false, "a frame without a sender")
 	for range 2 {
 		send(a, make([]byte, 1000)) // takes 1 us
 	}
@@ -59,17 +58,13 @@ func TestShaperHoldsBack(t *testing.T) {
 		n, _ := b.(engine.Progressive).Arrived()
 		return f != nil && n == len(f)
 	}
-	if whole(1099) || !whole(1100) {
-		t.Fatal("the first frame does not arrive when it should")
-	}
+	must.Be(t, whole(1099) || !whole(1100), false, "the first frame does not arrive when it should")
 	b.Release()
 	now = 5000
 	if busy, _ := a.(engine.Paced).Left(); busy != 2000+2900-5000+1000 { // its first byte stands at the other end
 		t.Errorf("the wire is busy for %v", busy)
 	}
-	if whole(6000) || whole(6999) || !whole(7000) {
-		t.Error("the second frame does not arrive a microsecond after it was asked for")
-	}
+	should.Be(t, whole(6000) || whole(6999) || !whole(7000), false, "the second frame does not arrive a microsecond after it was asked for")
 }
 
 // TestShaperKeepsTime: no byte arrives before it has left and crossed the wire, nor after, nor
@@ -184,9 +179,7 @@ func TestShaperKeepsTime(t *testing.T) {
 						sent = sent[1:] // given up before it was seen
 						continue
 					}
-					if got == nil {
-						t.Fatalf("%d of %d bytes are late", n, len(sent[0].bytes))
-					}
+					must.Be(t, got == nil, false, "%d of %d bytes are late", n, len(sent[0].bytes))
 					if arrived, aborted := s.far.Arrived(); len(got) != len(sent[0].bytes) || aborted != (ended && sent[0].aborted) ||
 						!aborted && arrived != n || !bytes.Equal(got[:arrived], sent[0].bytes[:arrived]) {
 						t.Fatalf("%d of %d bytes, aborted %v; want %d of %d", arrived, len(got), aborted, n, len(sent[0].bytes))
@@ -216,9 +209,7 @@ func TestShaperWaitsForRoom(t *testing.T) {
 		s.Commit()
 		sent++
 	}
-	if sent > wire.DefaultMemoryRing/1000+8 {
-		t.Fatalf("%d frames are under way", sent)
-	}
+	must.Be(t, sent > wire.DefaultMemoryRing/1000+8, false, "%d frames are under way", sent)
 	if _, all := s.Left(); all <= 0 || s.Drained() {
 		t.Error("all is said to have arrived")
 	}

@@ -127,9 +127,7 @@ func TestSwitchPlugs(t *testing.T) {
 		t.Fatalf("frames %v", n)
 	}
 	p[2].Close()
-	if p[0].LinkUp() {
-		t.Fatal("the link is up with nobody there")
-	}
+	must.Be(t, p[0].LinkUp(), false, "the link is up with nobody there")
 	p[1].SetLink(true)
 	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
 	if n := waiting(p); n[1] != 1 || n[2] != 0 {
@@ -147,13 +145,9 @@ func TestSwitchHoldsSendersUp(t *testing.T) {
 	if n := waiting(p[1:2]); n[0] != sent {
 		t.Fatalf("%d sent, %d at port 1", sent, n[0])
 	}
-	if send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)) {
-		t.Fatal("port 2 is full, and a frame for everybody was taken")
-	}
+	must.Be(t, send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)), false, "port 2 is full, and a frame for everybody was taken")
 	p[2].SetLink(false)
-	if !send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)) {
-		t.Fatal("an unplugged port holds senders up")
-	}
+	must.Be(t, send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)), true, "an unplugged port holds senders up")
 }
 
 // TestSwitchReflects: what a station sends to itself comes back at the port that has claimed it, and goes nowhere else. It

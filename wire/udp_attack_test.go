@@ -56,9 +56,7 @@ func TestUDPStationIsNotTakenOver(t *testing.T) {
 	thief := newStranger(t)
 	thief.send(one.LocalAddr(), frameOf(stationMAC(1), stationMAC(9), 1)) // before anything was heard of 9
 	send(one, frameOf(stationMAC(9), stationMAC(1), 0))
-	if receive(hub) == nil {
-		t.Fatal("the first frame does not arrive")
-	}
+	must.Be(t, receive(hub) == nil, false, "the first frame does not arrive")
 	for i := range 20 {
 		thief.send(hub.LocalAddr(), frameOf(stationMAC(9), stationMAC(1), 1))
 		thief.send(one.LocalAddr(), frameOf(stationMAC(1), stationMAC(9), 1))
@@ -71,9 +69,7 @@ func TestUDPStationIsNotTakenOver(t *testing.T) {
 			t.Fatalf("frame %d does not arrive from the station", i)
 		}
 	}
-	if thief.next(20*time.Millisecond) != nil {
-		t.Error("a frame went to a stranger")
-	}
+	should.Be(t, thief.next(20*time.Millisecond) != nil, false, "a frame went to a stranger")
 	if a, b := hub.Stats().Strangers, one.Stats().Strangers; a != 20 || b != 21 {
 		t.Errorf("%d and %d strange frames were counted", a, b)
 	}
@@ -134,12 +130,8 @@ func TestStations(t *testing.T) {
 	if _, ok := s.Find(made(1)); ok {
 		t.Error("a station that is not heard was not forgotten where there was no room")
 	}
-	if !s.Hear(stationMAC(1), thief, now.Add(wire.StationLife), false) {
-		t.Error("a station that was not heard does not move")
-	}
+	should.Be(t, s.Hear(stationMAC(1), thief, now.Add(wire.StationLife), false), true, "a station that was not heard does not move")
 	at(thief)
-	if !s.Hear(stationMAC(1), home, now, true) {
-		t.Error("a trusted station does not move")
-	}
+	should.Be(t, s.Hear(stationMAC(1), home, now, true), true, "a trusted station does not move")
 	at(home)
 }

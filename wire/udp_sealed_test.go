@@ -57,9 +57,7 @@ func settle(t testing.TB, a, b *wire.UDP, last []byte) {
 	t.Helper()
 	send(a, last)
 	for got := receive(b); !bytes.Equal(got, last); got = receive(b) {
-		if got == nil {
-			t.Fatalf("the last frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
-		}
+		must.Be(t, got == nil, false, "the last frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
 	}
 }
 
@@ -128,9 +126,7 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 					t.Fatalf("counts %+v, %+v", a.Stats(), b.Stats())
 				}
 			}
-			if a.Receive() != nil || b.Receive() != nil {
-				t.Error("a frame was delivered")
-			}
+			should.Be(t, a.Receive() != nil || b.Receive() != nil, false, "a frame was delivered")
 			a.Close()
 			b.Close()
 			if s := logA.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, tt.saysA) || !strings.Contains(s, "key=FILE") {
@@ -159,9 +155,7 @@ func TestUDPDamagedSaysNothing(t *testing.T) {
 	peer := newUDP(t, wire.UDPOptions{Key: wireKey(t, "b"), Peers: []string{s.conn.LocalAddr().String()}})
 	send(peer, checkedFrame(stationMAC(1), stationMAC(2)))
 	hello := s.next(timeout)
-	if hello == nil {
-		t.Fatal("no hello")
-	}
+	must.Be(t, hello == nil, false, "no hello")
 	for _, key := range []*sealed.Key{nil, wireKey(t, "a")} {
 		var log outputtest.Buffer
 		u := newUDP(t, wire.UDPOptions{Key: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -230,9 +224,7 @@ func TestUDPKeyIsNotTakenOver(t *testing.T) {
 	if send(a, f); !bytes.Equal(receive(b), f) {
 		t.Error("a frame does not arrive")
 	}
-	if thief.next(20*time.Millisecond) != nil {
-		t.Error("something went to the thief")
-	}
+	should.Be(t, thief.next(20*time.Millisecond) != nil, false, "something went to the thief")
 	if c := b.Stats().Sealed; c.Plain != 20 || c.Stale != 20 {
 		t.Errorf("counts %+v", c)
 	}

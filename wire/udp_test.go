@@ -109,15 +109,11 @@ func TestUDPLearnsAddresses(t *testing.T) {
 	one, two := newUDP(t, wire.UDPOptions{Peers: to}), newUDP(t, wire.UDPOptions{Peers: to})
 
 	send(hub, frameOf(stationMAC(1), stationMAC(9), 0))
-	if hub.Stats().Homeless != 1 {
-		t.Errorf("a frame for nobody: %+v", hub.Stats())
-	}
+	should.Be(t, hub.Stats().Homeless != 1, false, "a frame for nobody: %+v", hub.Stats())
 	send(one, frameOf(stationMAC(9), stationMAC(1), 0))
 	send(two, frameOf(stationMAC(9), stationMAC(2), 0))
 	for range 2 {
-		if receive(hub) == nil {
-			t.Fatal("frames do not arrive")
-		}
+		must.Be(t, receive(hub) == nil, false, "frames do not arrive")
 	}
 	for n, u := range map[byte]*wire.UDP{1: one, 2: two} {
 		f := frameOf(stationMAC(n), stationMAC(9), int(n))
@@ -160,9 +156,7 @@ func TestUDPBroadcastGoesToAllPeers(t *testing.T) {
 	a := newUDP(t, wire.UDPOptions{Peers: []string{one.LocalAddr().String(), two.LocalAddr().String()}})
 	f := frameOf(datasheet.Broadcast, stationMAC(1), 3)
 	send(a, f)
-	if !bytes.Equal(receive(one), f) || !bytes.Equal(receive(two), f) {
-		t.Error("a peer missed a broadcast")
-	}
+	should.Be(t, bytes.Equal(receive(one), f) && bytes.Equal(receive(two), f), true, "a peer missed a broadcast")
 	g := frameOf(stationMAC(7), stationMAC(1), 4)
 	send(a, g)
 	if !bytes.Equal(receive(one), g) || !bytes.Equal(receive(two), g) {
@@ -203,9 +197,7 @@ func TestUDPStatsSendErrors(t *testing.T) {
 	if c := u.Stats(); c.SendErrors != 1 {
 		t.Errorf("counts %+v", c)
 	}
-	if !u.LinkUp() {
-		t.Error("an error of one datagram took the link down")
-	}
+	should.Be(t, u.LinkUp(), true, "an error of one datagram took the link down")
 }
 
 func TestUDPSurvivesNobodyAtThePort(t *testing.T) {
@@ -229,11 +221,7 @@ func TestUDPResolvesNames(t *testing.T) {
 		t.Skip("localhost is not known here: ", err)
 	}
 	defer u.Close()
-	if !u.LocalAddr().Addr().IsLoopback() {
-		t.Errorf("localhost is %v", u.LocalAddr())
-	}
+	should.Be(t, u.LocalAddr().Addr().IsLoopback(), true, "localhost is %v", u.LocalAddr())
 	any := newUDP(t, wire.UDPOptions{Local: ":0"})
-	if !strings.HasPrefix(any.LocalAddr().String(), netip.IPv4Unspecified().String()) {
-		t.Errorf("no host is %v", any.LocalAddr())
-	}
+	should.Be(t, strings.HasPrefix(any.LocalAddr().String(), netip.IPv4Unspecified().String()), true, "no host is %v", any.LocalAddr())
 }

@@ -21,9 +21,7 @@ func TestShorten(t *testing.T) {
 			frame[j] = byte(i + j)
 		}
 		space := s.Reserve(room)
-		if space == nil {
-			t.Fatalf("frame %d: no room", i)
-		}
+		must.Be(t, space == nil, false, "frame %d: no room", i)
 		copy(space, frame)
 		s.Shorten(len(frame))
 		s.Commit()

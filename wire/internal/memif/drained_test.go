@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
@@ -26,16 +27,12 @@ func TestDrained(t *testing.T) {
 			for range 8 {
 				b.Receive() // in vain: each ring gives back what was released
 			}
-			if !a.Drained() {
-				t.Fatalf("%s: %d frames have been taken", k.name, n%4)
-			}
+			must.Be(t, a.Drained(), true, "%s: %d frames have been taken", k.name, n%4)
 		}
 		send(a, pattern(0, 50))
 		should.OK(t, b.Close())
 		waittest.Until(t, "link down", func() bool { return !a.LinkUp() })
-		if !a.Drained() {
-			t.Errorf("%s: there is nobody to take it", k.name)
-		}
+		should.Be(t, a.Drained(), true, "%s: there is nobody to take it", k.name)
 		should.OK(t, a.Close())
 	}
 }

@@ -190,9 +190,7 @@ func TestMemoryIsSealed(t *testing.T) {
 	waittest.Until(t, "link up", server.LinkUp)
 	should.Fail(t, unix.Ftruncate(r.file, 0), unix.EPERM, "truncating gives")
 	use(server)
-	if !server.LinkUp() {
-		t.Error("the link is down")
-	}
+	should.Be(t, server.LinkUp(), true, "the link is down")
 }
 
 // TestMemoryVanishesEarly: between ADD_REGION and CONNECT.

@@ -155,9 +155,7 @@ func TestRawServerExchangesFrames(t *testing.T) {
 			waittest.Until(t, "link up", client.LinkUp)
 			for i := range 100 {
 				f := pattern(i, 1+i*19%2048)
-				if !send(client, f) {
-					t.Fatal("no room")
-				}
+				must.Be(t, send(client, f), true, "no room")
 				must.Same(t, r.receives.Receive(), f, "frame %d: the server received bytes", i)
 				r.receives.Release()
 				copy(r.sends.Reserve(len(f)), f)

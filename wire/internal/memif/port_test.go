@@ -52,16 +52,12 @@ func ends(t *testing.T, each func(t *testing.T, a, b *memif.Port)) {
 
 func TestFramesArrive(t *testing.T) {
 	ends(t, func(t *testing.T, a, b *memif.Port) {
-		if a.Receive() != nil {
-			t.Error("a frame that nobody sent")
-		}
+		should.Be(t, a.Receive() != nil, false, "a frame that nobody sent")
 		a.Release() // nothing was received: no effect
 		for i, n := range []int{0, 1, 8, 63, 64, 65, 1000, 2047, a.MTU() - 1, a.MTU()} {
 			for _, way := range [][2]*memif.Port{{a, b}, {b, a}} {
 				f := pattern(i, n)
-				if !send(way[0], f) {
-					t.Fatalf("no room for %d bytes", n)
-				}
+				must.Be(t, send(way[0], f), true, "no room for %d bytes", n)
 				must.Same(t, receive(way[1]), f, "sent %d bytes, received", n)
 			}
 		}
@@ -76,9 +72,7 @@ func TestFull(t *testing.T) {
 			for send(a, pattern(sent, 64)) {
 				sent++
 			}
-			if a.Reserve(64) != nil {
-				t.Error("there is room in a full wire")
-			}
+			should.Be(t, a.Reserve(64) != nil, false, "there is room in a full wire")
 			for got < sent {
 				must.Same(t, receive(b), pattern(got, 64), "frame %d of %d: bytes", got, sent)
 				got++
@@ -87,9 +81,7 @@ func TestFull(t *testing.T) {
 				t.Error("a frame too many")
 			}
 		}
-		if sent < 64 {
-			t.Errorf("room for %d frames", sent/3)
-		}
+		should.Be(t, sent < 64, false, "room for %d frames", sent/3)
 	})
 }
 
@@ -97,12 +89,8 @@ func TestLinkDownLosesFrames(t *testing.T) {
 	ends(t, func(t *testing.T, a, b *memif.Port) {
 		f := pattern(4, 70)
 		a.SetLink(false)
-		if a.LinkUp() {
-			t.Error("link is up with the plug out")
-		}
-		if !send(a, f) {
-			t.Error("a wire without plug holds its sender up")
-		}
+		should.Be(t, a.LinkUp(), false, "link is up with the plug out")
+		should.Be(t, send(a, f), true, "a wire without plug holds its sender up")
 		waittest.Until(t, "the peer sees it", func() bool { return !b.LinkUp() })
 		a.SetLink(true)
 		waittest.Until(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
@@ -135,15 +123,11 @@ func TestUseAfterClose(t *testing.T) {
 		a.SetWake(func() {})
 		a.OnLink(func() {})
 		send(a, f)
-		if a.LinkUp() || a.Receive() != nil {
-			t.Error("a closed end is alive")
-		}
+		should.Be(t, a.LinkUp() || a.Receive() != nil, false, "a closed end is alive")
 		a.Release()
 		waittest.Until(t, "the peer sees it", func() bool { return !b.LinkUp() })
 		send(b, f)
-		if b.Receive() != nil {
-			t.Error("a frame from nowhere")
-		}
+		should.Be(t, b.Receive() != nil, false, "a frame from nowhere")
 		b.Release()
 	})
 }
@@ -202,9 +186,7 @@ func TestIsAQueue(t *testing.T) {
 			take := func(t *rapid.T) {
 				f := b.Receive()
 				if len(visible) == 0 {
-					if f != nil {
-						t.Fatal("a frame that was not flushed")
-					}
+					must.Be(t, f != nil, false, "a frame that was not flushed")
 					return
 				}
 				if f == nil || !bytes.Equal(f, visible[0]) || !bytes.Equal(b.Receive(), visible[0]) {
@@ -220,9 +202,7 @@ func TestIsAQueue(t *testing.T) {
 					f := pattern(number, rapid.IntRange(0, min(a.MTU(), 3000)).Draw(t, "size"))
 					q := a.Reserve(len(f))
 					if q == nil {
-						if len(committed)+len(visible) == 0 {
-							t.Fatal("an empty wire has no room")
-						}
+						must.Be(t, len(committed)+len(visible) == 0, false, "an empty wire has no room")
 						return
 					}
 					copy(q, f)

@@ -122,9 +122,7 @@ func TestOtherProcess(t *testing.T) {
 						// have handed out its buffers yet.
 						case <-time.After(time.Millisecond):
 						}
-						if time.Since(moved) > timeout {
-							t.Fatalf("round %d: nothing comes, stats %+v", round, p.Stats())
-						}
+						must.Be(t, time.Since(moved) > timeout, false, "round %d: nothing comes, stats %+v", round, p.Stats())
 						continue
 					}
 					if !bytes.Equal(f, pattern(got, size(got))) {

@@ -99,9 +99,7 @@ func want[T protocol.Body](r *rawPeer) T {
 	r.t.Helper()
 	body, err := r.next()
 	got, ok := body.(T)
-	if !ok {
-		r.t.Fatalf("message %#v, error %v, want %T", body, err, got)
-	}
+	must.Be(r.t, ok, true, "message %#v, error %v, want %T", body, err, got)
 	return got
 }
 

@@ -21,9 +21,7 @@ func exchange(t *testing.T, a, b *memif.Port) {
 	for i := range 20 {
 		for _, way := range [][2]*memif.Port{{a, b}, {b, a}} {
 			f := pattern(i, 10+i*50)
-			if !send(way[0], f) {
-				t.Fatal("no room")
-			}
+			must.Be(t, send(way[0], f), true, "no room")
 			must.Same(t, receive(way[1]), f, "received bytes")
 		}
 	}
@@ -125,9 +123,7 @@ func TestUnplugWhileBusy(t *testing.T) {
 		for i := range soak.Count(4, 20) {
 			p := []*memif.Port{a, b}[i%2]
 			p.SetLink(false)
-			if p.LinkUp() {
-				t.Error("link is up with the plug out")
-			}
+			should.Be(t, p.LinkUp(), false, "link is up with the plug out")
 			p.SetLink(true)
 			waittest.Until(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
 		}

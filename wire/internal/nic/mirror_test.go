@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -41,9 +42,7 @@ func (m *mirror) Receive(frames []ethernet.Frame) (int, error) {
 func exchange(t testing.TB, p *nic.Port, n int) {
 	for i := range n {
 		b := p.Reserve(64 + i)
-		if b == nil {
-			t.Fatal("no room")
-		}
+		must.Be(t, b == nil, false, "no room")
 		b[14] = byte(i)
 		p.Commit()
 	}
@@ -55,9 +54,7 @@ func exchange(t testing.TB, p *nic.Port, n int) {
 		}
 		p.Release()
 	}
-	if p.Receive() != nil {
-		t.Fatal("a frame too many")
-	}
+	must.Be(t, p.Receive() != nil, false, "a frame too many")
 }
 
 // TestNoAllocations: bursts of any length allocate nothing, and lose no buffer.

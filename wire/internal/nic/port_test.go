@@ -57,9 +57,7 @@ func TestFlushIsOneSend(t *testing.T) {
 	for round := range 5 {
 		before := end.Sends()
 		for i := range 64 {
-			if !put(a, byte(i), 64+i) {
-				t.Fatal("no room")
-			}
+			must.Be(t, put(a, byte(i), 64+i), true, "no room")
 		}
 		a.Flush()
 		should.Be(t, end.Sends()-before, 1, "round %d: bursts", round)
@@ -87,9 +85,7 @@ func TestFullRing(t *testing.T) {
 			a.Flush()
 		}
 	}
-	if a.Drained() {
-		t.Error("all was sent")
-	}
+	should.Be(t, a.Drained(), false, "all was sent")
 	end.SetFull(false)
 	waittest.Until(t, "there is room", func() bool { return put(a, byte(n), 64+n) })
 	held := a.Reserve(100)
@@ -161,9 +157,7 @@ func TestFailure(t *testing.T) {
 		changes.Store(0)
 		should.Fail(t, a.Stats().Err, broken, "failed because")
 		lost := a.Stats().Lost
-		if !put(a, 1, 64) {
-			t.Error("no room for a frame that is lost")
-		}
+		should.Be(t, put(a, 1, 64), true, "no room for a frame that is lost")
 		a.Flush()
 		should.Be(t, a.Stats().Lost, lost+1, "frames lost, before %d", lost)
 		waittest.Until(t, "the NIC works again", func() bool { return a.LinkUp() && changes.Load() > 0 })
@@ -241,9 +235,7 @@ func TestCloseKeepsFrames(t *testing.T) {
 		out := b.Reserve(1514)
 		for _, p := range []*nic.Port{a, b} {
 			should.OK(t, p.Close())
-			if p.LinkUp() {
-				t.Error("the link of a closed port is up")
-			}
+			should.Be(t, p.LinkUp(), false, "the link of a closed port is up")
 		}
 		for i := range out {
 			out[i] = in[i%100]
@@ -251,12 +243,8 @@ func TestCloseKeepsFrames(t *testing.T) {
 		b.Commit()
 		b.Flush()
 		b.Release()
-		if b.Receive() != nil || b.Reserve(64) != nil {
-			t.Error("frames pass a closed port")
-		}
-		if b.Stats().Lost != 1 {
-			t.Errorf("%+v", b.Stats())
-		}
+		should.Be(t, b.Receive() != nil || b.Reserve(64) != nil, false, "frames pass a closed port")
+		should.Be(t, b.Stats().Lost != 1, false, "%+v", b.Stats())
 		a.Reserve(0)
 		a.Receive()
 		must.Be(t, leaktest.Files(t), before, "file descriptors before, after")

@@ -137,9 +137,7 @@ func TestQEMUWake(t *testing.T) {
 			b.Receive()
 		}
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		if !put(a, 255, 100) {
-			t.Fatal("no room")
-		}
+		must.Be(t, put(a, 255, 100), true, "no room")
 		a.Flush()
 		<-woken
 		get(t, b, 255, 100)
@@ -189,8 +187,6 @@ func TestQEMURemoved(t *testing.T) {
 		if put(a, 1, 64) {
 			a.Flush()
 		}
-		if a.Receive() != nil {
-			t.Fatal("a frame of a NIC that is gone")
-		}
+		must.Be(t, a.Receive() != nil, false, "a frame of a NIC that is gone")
 	}
 }

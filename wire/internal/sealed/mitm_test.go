@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -93,14 +94,10 @@ func TestManInTheMiddle(t *testing.T) {
 			collect := func(e *end, host byte) {
 				for _, f := range e.got {
 					to, ok := sent[string(f)]
-					if !ok {
-						t.Fatalf("host %d got a frame that was not sent, or twice", host)
-					}
+					must.Be(t, ok, true, "host %d got a frame that was not sent, or twice", host)
 					// With one key for all, who has the key can be led to another who has it, but
 					// a frame does not come back to its sender.
-					if f[0] == host {
-						t.Fatalf("a frame came back to host %d, from %d to %d", host, f[0], to)
-					}
+					must.Be(t, f[0] == host, false, "a frame came back to host %d, from %d to %d", host, f[0], to)
 					delete(sent, string(f))
 					delivered++
 				}
@@ -126,9 +123,7 @@ func TestManInTheMiddle(t *testing.T) {
 					collect(n.ends[address(host)], host)
 				}
 			}
-			if delivered < 500 {
-				t.Errorf("only %d frames of 3000 were delivered", delivered)
-			}
+			should.Be(t, delivered < 500, false, "only %d frames of 3000 were delivered", delivered)
 			n.man = nil
 			n.pass(30 * time.Second)
 			n.converse(n.ends[address(1)], n.ends[address(2)])
@@ -169,9 +164,7 @@ func TestReplayOfEverything(t *testing.T) {
 	a.send(2, frame(1, 7))
 	b.send(1, frame(2, 7))
 	n.settle()
-	if len(a.got) != 1 || len(b.got) != 1 {
-		t.Error("the session does not work any more")
-	}
+	should.Be(t, len(a.got) != 1 || len(b.got) != 1, false, "the session does not work any more")
 	if c := b.tunnel.Stats(); c.Replayed == 0 || c.Stale == 0 {
 		t.Errorf("counts %+v", c)
 	}

@@ -100,9 +100,7 @@ func (e *end) take(b []byte, from netip.AddrPort) {
 // settle has all that is under way arrive.
 func (n *network) settle() {
 	for i := 0; len(n.way) > 0; i++ {
-		if i > 1e6 {
-			n.t.Fatal("there is no end of datagrams")
-		}
+		must.Be(n.t, i > 1e6, false, "there is no end of datagrams")
 		p := n.way[0]
 		n.way = n.way[1:]
 		arriving := []parcel{p}

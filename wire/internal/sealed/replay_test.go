@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -57,11 +58,7 @@ func FuzzDatagram(f *testing.F) {
 		a.send(2, frame(1, 1))
 		b.send(1, frame(2, 1))
 		n.settle()
-		if len(a.got) != 1 || len(b.got) != 1 {
-			t.Fatal("the session does not work any more")
-		}
-		if b.tunnel.Links() != 1 || a.tunnel.Links() != 2 {
-			t.Error("a link was made")
-		}
+		must.Be(t, len(a.got) != 1 || len(b.got) != 1, false, "the session does not work any more")
+		should.Be(t, b.tunnel.Links() != 1 || a.tunnel.Links() != 2, false, "a link was made")
 	})
 }

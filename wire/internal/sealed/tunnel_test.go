@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -32,9 +33,7 @@ func TestFramesArrive(t *testing.T) {
 	// A frame cannot be read on the way.
 	secret := bytes.Repeat([]byte("secret"), 10)
 	n.man = func(p parcel) []parcel {
-		if bytes.Contains(p.bytes, []byte("secret")) {
-			t.Error("a frame is readable")
-		}
+		should.Be(t, bytes.Contains(p.bytes, []byte("secret")), false, "a frame is readable")
 		return []parcel{p}
 	}
 	a.send(2, secret)
@@ -90,14 +89,10 @@ func TestOtherKey(t *testing.T) {
 	if ca.BadHandshakes == 0 || cb.BadHandshakes == 0 || ca.Sessions+cb.Sessions != 0 || ca.Unsent != 100 {
 		t.Errorf("counts %+v, %+v", ca, cb)
 	}
-	if hello > 30 {
-		t.Errorf("%d hellos in 2 s", hello)
-	}
+	should.Be(t, hello > 30, false, "%d hellos in 2 s", hello)
 	n.way, hello = nil, 0
 	n.pass(time.Minute)
-	if hello > 2 {
-		t.Errorf("%d hellos though nobody sends frames", hello)
-	}
+	should.Be(t, hello > 2, false, "%d hellos though nobody sends frames", hello)
 }
 
 // TestRenewal: sessions follow each other while frames pass, and none is lost.
@@ -115,9 +110,7 @@ func TestRenewal(t *testing.T) {
 				n.pass(10 * time.Millisecond)
 			}
 			for _, e := range []*end{a, b} {
-				if len(e.got) != frames {
-					t.Fatalf("%d frames of %d arrived: %+v", len(e.got), frames, e.tunnel.Stats())
-				}
+				must.Be(t, len(e.got) != frames, false, "%d frames of %d arrived: %+v", len(e.got), frames, e.tunnel.Stats())
 				if c := e.tunnel.Stats(); c.Sessions < 4 {
 					t.Errorf("%d sessions", c.Sessions)
 				}
@@ -172,9 +165,7 @@ func TestOneWay(t *testing.T) {
 		return []parcel{p}
 	}
 	n.pass(time.Minute)
-	if datagrams > 0 {
-		t.Errorf("%d datagrams in a minute in which nobody sends", datagrams)
-	}
+	should.Be(t, datagrams > 0, false, "%d datagrams in a minute in which nobody sends", datagrams)
 }
 
 // TestBounds: neither replayed hellos nor peers without end fill the memory.

@@ -57,9 +57,7 @@ func TestBells(t *testing.T) {
 				atomic.StoreUint32(r.freed(), atomic.LoadUint32(r.freed())+64)
 
 				p.SetWake(func() { woken <- struct{}{} })
-				if r.ours[asleepOffset] == 0 {
-					t.Fatal("this side does not say that it sleeps")
-				}
+				must.Be(t, r.ours[asleepOffset] == 0, false, "this side does not say that it sleeps")
 				copy(r.frames()[64*i:], "you too")
 				r.put(i, 7, 7, 1)
 				r.ours[asleepOffset] = 0

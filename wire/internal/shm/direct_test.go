@@ -34,9 +34,7 @@ func (r *raw) readUntil(want uint32) (id uint32, a, b, c uint64, fd int) {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		if kind == 0 {
-			r.t.Fatalf("the connection has ended, no message of kind %d", want)
-		}
+		must.Be(r.t, kind == 0, false, "the connection has ended, no message of kind %d", want)
 	}
 }
 
@@ -68,9 +66,7 @@ func TestTable(t *testing.T) {
 			defer unix.Close(again)
 			for what, err := range map[string]error{"map it for writing": mapped(again, page), "write": written(again),
 				"truncate": unix.Ftruncate(again, 0), "punch a hole": unix.Fallocate(again, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, page)} {
-				if err == nil {
-					t.Errorf("the peer can %s", what)
-				}
+				should.Be(t, err == nil, false, "the peer can %s", what)
 			}
 		})
 	}
@@ -93,9 +89,7 @@ func settle(t *testing.T) {
 	if p.Settle(); !ended.Load() {
 		t.Error("a copy is not waited for")
 	}
-	if !p.LinkUp() {
-		t.Fatal("the connection has ended")
-	}
+	must.Be(t, p.LinkUp(), true, "the connection has ended")
 	p.Settle()
 	waittest.Until(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
 }
@@ -143,16 +137,10 @@ func TestBegin(t *testing.T) {
 		}
 	}
 	binary.LittleEndian.PutUint32(table, number)
-	if p.Begin(number+1) != nil {
-		t.Error("begun over another wire")
-	}
+	should.Be(t, p.Begin(number+1) != nil, false, "begun over another wire")
 	should.Be(t, atomic.LoadUint32(theirs)&1, 0, "it says that it copies, and does not")
-	if p.Begin(number) == nil {
-		t.Fatal("not begun")
-	}
-	if atomic.LoadUint32(theirs)&1 == 0 {
-		t.Error("it does not say that it copies")
-	}
+	must.Be(t, p.Begin(number) == nil, false, "not begun")
+	should.Be(t, atomic.LoadUint32(theirs)&1 == 0, false, "it does not say that it copies")
 	for _, tt := range []struct {
 		id        uint32
 		offset, n uint64

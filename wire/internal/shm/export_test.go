@@ -50,9 +50,7 @@ func TestLentMemoryIsForReading(t *testing.T) {
 				"remove pages":     unix.Madvise(view, unix.MADV_REMOVE),
 				"add seals":        sealed(again),
 			} {
-				if err == nil {
-					t.Errorf("the peer can %s", what)
-				}
+				should.Be(t, err == nil, false, "the peer can %s", what)
 			}
 			m.Bytes()[1] = 8
 			if view[0] != 7 || view[1] != 8 {

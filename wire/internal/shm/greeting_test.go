@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -55,9 +56,7 @@ func TestBadGreetings(t *testing.T) {
 				t.Errorf("answer of kind %d, reason %d, versions %#x", kind, a, versions)
 			}
 			waittest.Until(t, "counted", func() bool { return p.Stats().Refused > refused })
-			if p.Err() == nil {
-				t.Error("no reason")
-			}
+			should.Be(t, p.Err() == nil, false, "no reason")
 		})
 	}
 	// A file comes with a greeting, with something else, and again with what should

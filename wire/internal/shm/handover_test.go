@@ -78,9 +78,7 @@ func TestTransfer(t *testing.T) {
 		for range round%7 + 1 {
 			for _, p := range []*shm.Port{ours, theirs} {
 				b := p.Reserve(3000)
-				if b == nil {
-					t.Fatal("no room")
-				}
+				must.Be(t, b == nil, false, "no room")
 				binary.LittleEndian.PutUint32(b, sent)
 				p.Commit()
 				p.Flush()

@@ -122,9 +122,7 @@ func TestBrokenRules(t *testing.T) {
 			if err := p.Err(); !errors.Is(err, shm.ErrPeer) || !errors.As(err, &e) || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("error %v, want one about %q", err, tt.says)
 			}
-			if p.LinkUp() {
-				t.Error("link is up")
-			}
+			should.Be(t, p.LinkUp(), false, "link is up")
 			p.SetWake(nil)
 			p.Release()
 			again := joinRaw(t, r.path, 0)
@@ -164,13 +162,9 @@ func TestFreedJumps(t *testing.T) {
 				read = sent
 			}
 			atomic.StoreUint32(r.freed(), read+by)
-			if p.Reserve(4096) != nil {
-				t.Error("room for a frame")
-			}
+			should.Be(t, p.Reserve(4096) != nil, false, "room for a frame")
 			waittest.Until(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
-			if p.Reserve(4096) == nil {
-				t.Error("Reserve holds up while the link is down")
-			}
+			should.Be(t, p.Reserve(4096) == nil, false, "Reserve holds up while the link is down")
 		})
 	}
 }
@@ -206,9 +200,7 @@ func TestWritesAfterItsEnd(t *testing.T) {
 	p, r := withRaw(t, shm.Options{}, 0)
 	const ended = 1
 	r.put(0, 64, 64, ended)
-	if p.Receive() == nil {
-		t.Fatal("no frame")
-	}
+	must.Be(t, p.Receive() == nil, false, "no frame")
 	p.Release()
 	must.OK(t, r.c.Close())
 	waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
@@ -265,9 +257,7 @@ func TestPositionsWrap(t *testing.T) {
 	for i, sent := 0, uint64(0); sent < 1<<32+1<<20; i++ {
 		n := sizes[i%len(sizes)]
 		s := a.Reserve(n)
-		if s == nil {
-			t.Fatalf("no room after %d bytes", sent)
-		}
+		must.Be(t, s == nil, false, "no room after %d bytes", sent)
 		s[0], s[n-1] = byte(i), byte(i>>8)
 		a.Commit()
 		a.Flush()

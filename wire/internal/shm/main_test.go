@@ -81,9 +81,7 @@ func spawn(t testing.TB, what task) *child {
 func (c *child) line() string {
 	c.t.Helper()
 	s, err := c.out.ReadString('\n')
-	if err != nil {
-		c.t.Fatalf("the other process says %q, %v", s, err)
-	}
+	must.Be(c.t, err != nil, false, "the other process says %q, %v", s, err)
 	return s[:len(s)-1]
 }
 

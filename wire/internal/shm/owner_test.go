@@ -30,9 +30,7 @@ func TestRevokeOfOwner(t *testing.T) {
 			tag++
 			f := frame{tag: tag, owner: uint32(r.IntN(4))} // zero: it lends nothing
 			buf := a.Reserve(64)
-			if buf == nil {
-				t.Fatal("no room")
-			}
+			must.Be(t, buf == nil, false, "no room")
 			buf[0] = f.tag
 			a.Commit()
 			if f.owner != 0 {
@@ -66,9 +64,7 @@ func TestRevokeOfOwner(t *testing.T) {
 			if buf == nil || buf[0] != sent[0].tag {
 				t.Fatalf("round %d: frame %+v does not come", round, sent[0])
 			}
-			if b.Borrow(id, 0, page) == nil {
-				t.Fatal("it cannot be borrowed")
-			}
+			must.Be(t, b.Borrow(id, 0, page) == nil, false, "it cannot be borrowed")
 			if r.IntN(4) == 0 {
 				revoke()
 			}
@@ -78,8 +74,6 @@ func TestRevokeOfOwner(t *testing.T) {
 			b.Release()
 			sent = sent[1:]
 		}
-		if b.Receive() != nil {
-			t.Fatalf("round %d: one frame more", round)
-		}
+		must.Be(t, b.Receive() != nil, false, "round %d: one frame more", round)
 	}
 }

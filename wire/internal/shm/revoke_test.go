@@ -20,9 +20,7 @@ const header = datasheet.HeaderSize
 // lentFrame sends an empty frame, for which something is lent in these tests.
 func lentFrame(t testing.TB, p *shm.Port) {
 	t.Helper()
-	if p.Reserve(header) == nil {
-		t.Fatal("no room")
-	}
+	must.Be(t, p.Reserve(header) == nil, false, "no room")
 	p.Commit()
 	p.Flush()
 }
@@ -30,13 +28,9 @@ func lentFrame(t testing.TB, p *shm.Port) {
 // valid takes a frame, reads what was lent for it, and says what Return says.
 func valid(t testing.TB, p *shm.Port, id uint32) bool {
 	t.Helper()
-	if p.Receive() == nil {
-		t.Fatal("no frame")
-	}
+	must.Be(t, p.Receive() == nil, false, "no frame")
 	defer p.Release()
-	if p.Borrow(id, 0, page) == nil {
-		t.Fatal("it cannot be borrowed")
-	}
+	must.Be(t, p.Borrow(id, 0, page) == nil, false, "it cannot be borrowed")
 	return p.Return()
 }
 
@@ -49,38 +43,26 @@ func TestRevoke(t *testing.T) {
 	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
 	a.Revoke(0) // nothing has been sent yet
-	if !b.Return() {
-		t.Error("nothing was borrowed, and yet is void")
-	}
+	should.Be(t, b.Return(), true, "nothing was borrowed, and yet is void")
 	for round := range 2000 { // of more frames than the ring has words
 		for range 3 {
 			lentFrame(t, a)
 		}
-		if !valid(t, b, id) {
-			t.Fatalf("round %d: void before it was revoked", round)
-		}
+		must.Be(t, valid(t, b, id), true, "round %d: void before it was revoked", round)
 		a.Revoke(0)
 		lentFrame(t, a)
 		for range 2 {
-			if valid(t, b, id) {
-				t.Fatalf("round %d: good after it was revoked", round)
-			}
+			must.Be(t, valid(t, b, id), false, "round %d: good after it was revoked", round)
 		}
-		if !valid(t, b, id) {
-			t.Fatalf("round %d: void though it was lent later", round)
-		}
+		must.Be(t, valid(t, b, id), true, "round %d: void though it was lent later", round)
 	}
 	// While it is being read.
 	lentFrame(t, a)
 	b.Receive()
 	b.Borrow(id, 0, page)
 	a.Revoke(0)
-	if b.Return() {
-		t.Error("good though it was revoked in the middle")
-	}
-	if !b.Return() {
-		t.Error("given back, and yet void")
-	}
+	should.Be(t, b.Return(), false, "good though it was revoked in the middle")
+	should.Be(t, b.Return(), true, "given back, and yet void")
 	b.Release()
 	s := b.Stats()
 	if s.Borrowed != 4*2000+1 || s.BorrowedBytes != page*s.Borrowed || s.Revoked != 2*2000+1 {
@@ -100,14 +82,10 @@ func TestRevokeAtTheEnd(t *testing.T) {
 	id := must.Get(a.Export(fd, 0, mem))(t)
 	lentAt(t, a, mem)
 	lentFrame(t, a)
-	if b.Receive() == nil || b.Borrow(id, 0, page) == nil {
-		t.Fatal("nothing has come")
-	}
+	must.Be(t, b.Receive() == nil || b.Borrow(id, 0, page) == nil, false, "nothing has come")
 	// Its data path has not run since.
 	must.OK(t, a.Close())
-	if b.Return() {
-		t.Error("good after the lender has gone")
-	}
+	should.Be(t, b.Return(), false, "good after the lender has gone")
 	b.Release()
 	a.Revoke(0) // nobody is there
 }
@@ -131,22 +109,16 @@ func TestBorrowOverSessions(t *testing.T) {
 			break
 		}
 		lentFrame(t, a)
-		if b.Receive() == nil || b.Borrow(ids[i], 0, 1) == nil {
-			t.Fatal("nothing has come")
-		}
+		must.Be(t, b.Receive() == nil || b.Borrow(ids[i], 0, 1) == nil, false, "nothing has come")
 		b.Return()
 		closePort(t, a)
 		waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 	}
 	must.Be(t, ids[0], ids[1], "regions")
-	if b.Borrow(ids[0], 0, 1) != nil {
-		t.Error("an old frame refers to the memory of a new peer")
-	}
+	should.Be(t, b.Borrow(ids[0], 0, 1) != nil, false, "an old frame refers to the memory of a new peer")
 	b.Release()
 	b.Receive()
-	if b.Borrow(ids[1], 0, 1) == nil {
-		t.Error("the new peer's memory cannot be borrowed")
-	}
+	should.Be(t, b.Borrow(ids[1], 0, 1) == nil, false, "the new peer's memory cannot be borrowed")
 	b.Return()
 }
 

@@ -186,9 +186,7 @@ func TestMTU(t *testing.T) {
 			bounce(t, a, b, a.MTU())
 			bounce(t, b, a, b.MTU())
 		}
-		if a.Reserve(a.MTU()+1) != nil || b.Reserve(b.MTU()+1) != nil {
-			t.Error("a frame beyond the MTU")
-		}
+		should.Be(t, a.Reserve(a.MTU()+1) != nil || b.Reserve(b.MTU()+1) != nil, false, "a frame beyond the MTU")
 	}
 }
 
@@ -199,17 +197,13 @@ func bounce(t testing.TB, a, b wire.Port, n int) {
 	mark(sent, uint64(n))
 	sendTo(t, a, sent)
 	got := receiveFrom(t, b)
-	if string(got) != string(sent) {
-		t.Fatalf("sent %d bytes, received %d", len(sent), len(got))
-	}
+	must.Be(t, string(got) != string(sent), false, "sent %d bytes, received %d", len(sent), len(got))
 }
 
 func sendTo(t testing.TB, p wire.Port, frame []byte) {
 	t.Helper()
 	b := p.Reserve(len(frame))
-	if b == nil {
-		t.Fatal("no room")
-	}
+	must.Be(t, b == nil, false, "no room")
 	copy(b, frame)
 	p.Commit()
 	p.Flush()

@@ -20,9 +20,7 @@ func TestFramesBeforeThePeer(t *testing.T) {
 	checkLeaks(t)
 	for _, role := range []shm.Role{shm.RoleListen, shm.RoleConnect, shm.RoleAuto} {
 		p := open(t, shm.Options{Path: socket(t), Role: role})
-		if p.LinkUp() {
-			t.Errorf("%v: link is up without a peer", role)
-		}
+		should.Be(t, p.LinkUp(), false, "%v: link is up without a peer", role)
 		for range 1000 { // more than a ring holds
 			b := p.Reserve(p.MTU())
 			must.Be(t, len(b), p.MTU(), "%v: Reserve gave bytes", role)
@@ -119,9 +117,7 @@ func TestHeldOverReconnect(t *testing.T) {
 			clear(space)
 			stays.Commit()
 			stays.Flush()
-			if second.Receive() != nil {
-				t.Error("a frame that was begun for the first peer")
-			}
+			should.Be(t, second.Receive() != nil, false, "a frame that was begun for the first peer")
 			bounce(t, stays, second, 500)
 			bounce(t, second, stays, 500)
 		})
@@ -137,31 +133,19 @@ func TestPlugs(t *testing.T) {
 	b := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 	waittest.Until(t, "a session", func() bool { return a.Stats().Sessions == 1 })
 	waittest.Until(t, "the other end knows of the plug", func() bool { return !b.LinkUp() })
-	if a.LinkUp() {
-		t.Error("link is up with the plug out")
-	}
+	should.Be(t, a.LinkUp(), false, "link is up with the plug out")
 	a.SetLink(true)
-	if !a.LinkUp() || !b.LinkUp() {
-		t.Error("link is down with the plug in")
-	}
+	should.Be(t, a.LinkUp() && b.LinkUp(), true, "link is down with the plug in")
 	bounce(t, a, b, 100)
 	for range 50 {
 		a.SetLink(false)
 		b.SetLink(false)
-		if a.LinkUp() || b.LinkUp() {
-			t.Fatal("link is up")
-		}
-		if a.Reserve(100) != nil {
-			t.Fatal("room for a frame while the link is down")
-		}
+		must.Be(t, a.LinkUp() || b.LinkUp(), false, "link is up")
+		must.Be(t, a.Reserve(100) != nil, false, "room for a frame while the link is down")
 		a.SetLink(true)
-		if a.LinkUp() {
-			t.Fatal("link is up though the other plug is out")
-		}
+		must.Be(t, a.LinkUp(), false, "link is up though the other plug is out")
 		b.SetLink(true)
-		if b.Receive() != nil {
-			t.Fatal("a frame that was sent while the link was down")
-		}
+		must.Be(t, b.Receive() != nil, false, "a frame that was sent while the link was down")
 		bounce(t, b, a, 100)
 	}
 }
@@ -180,9 +164,7 @@ func TestPlugsAtTheSameTime(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if !a.LinkUp() || !b.LinkUp() {
-		t.Error("link is down in the end")
-	}
+	should.Be(t, a.LinkUp() && b.LinkUp(), true, "link is down in the end")
 	bounce(t, a, b, 100)
 }
 
@@ -233,8 +215,6 @@ func TestCloseFromAnywhere(t *testing.T) {
 		closers.Wait()
 		close(stop)
 		users.Wait()
-		if a.LinkUp() || b.LinkUp() {
-			t.Error("a closed link is up")
-		}
+		should.Be(t, a.LinkUp() || b.LinkUp(), false, "a closed link is up")
 	}
 }

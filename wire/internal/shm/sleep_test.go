@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -53,9 +54,7 @@ func TestThreadFallsAsleep(t *testing.T) {
 	b.SetWake(func() { woken <- struct{}{} })
 	for range 200 {
 		for range 256 { // what engine.Run does before it sleeps
-			if b.Receive() != nil {
-				t.Fatal("a frame that nobody sent")
-			}
+			must.Be(t, b.Receive() != nil, false, "a frame that nobody sent")
 		}
 		sendTo(t, a, make([]byte, 64))
 		select {
@@ -63,9 +62,7 @@ func TestThreadFallsAsleep(t *testing.T) {
 		case <-time.After(timeout):
 			t.Fatal("nobody was woken")
 		}
-		if b.Receive() == nil {
-			t.Fatal("woken without a frame")
-		}
+		must.Be(t, b.Receive() == nil, false, "woken without a frame")
 		b.Release()
 	}
 }

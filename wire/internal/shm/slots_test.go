@@ -77,9 +77,7 @@ func TestShortFrames(t *testing.T) {
 			if got, h, beside, found := p.Next(); found != engine.FoundShort || h != shortHeader || beside != f.beside || !bytes.Equal(got, want) {
 				t.Errorf("frame %d: %#x, %#x, found %v, % x", i, h, beside, found, got)
 			}
-			if p.Receive() != nil {
-				t.Errorf("frame %d is received", i)
-			}
+			should.Be(t, p.Receive() != nil, false, "frame %d is received", i)
 		}
 		p.Pass(i%2 == 0)
 		p.Pass(true) // there is none
@@ -104,9 +102,7 @@ func TestTwoRooms(t *testing.T) {
 		return sent
 	}
 	for i := range slots {
-		if !short() {
-			t.Fatalf("no room for frame %d of %d", i, slots)
-		}
+		must.Be(t, short(), true, "no room for frame %d of %d", i, slots)
 	}
 	if short() || p.Reserve(64) != nil || p.Mark() != uint32(slots) {
 		t.Fatalf("more frames than slots; mark %d", p.Mark())
@@ -121,9 +117,7 @@ func TestTwoRooms(t *testing.T) {
 		t.Error("a ring without room has room, or its slots have none")
 	}
 	atomic.StoreUint32(r.freed(), 4096)
-	if p.Reserve(4096) == nil {
-		t.Error("what was given back is not free")
-	}
+	should.Be(t, p.Reserve(4096) == nil, false, "what was given back is not free")
 	if s := p.Stats(); s.Violations != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -186,9 +180,7 @@ func TestChangingSlots(t *testing.T) {
 	}
 	at.Store(-1)
 	changing.Wait()
-	if len(seen) < 50 {
-		t.Errorf("%d kinds of frames", len(seen))
-	}
+	should.Be(t, len(seen) < 50, false, "%d kinds of frames", len(seen))
 }
 
 // TestShortFramesOfOneThatLeft: short frames that a peer has sent before it left arrive. One that has been looked at stays

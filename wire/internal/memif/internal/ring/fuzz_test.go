@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
@@ -99,9 +100,7 @@ func FuzzRings(f *testing.F) {
 				r.Pending()
 			}
 		}
-		if !intact() {
-			t.Fatal("memory around the region was written")
-		}
+		must.Be(t, intact(), true, "memory around the region was written")
 	})
 }
 
@@ -133,8 +132,6 @@ func FuzzOpen(f *testing.F) {
 				r.Release()
 			}
 		}
-		if !intact() {
-			t.Fatal("memory around the region was written")
-		}
+		must.Be(t, intact(), true, "memory around the region was written")
 	})
 }

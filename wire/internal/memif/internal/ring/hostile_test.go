@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
@@ -105,9 +107,7 @@ func TestReceiverViolations(t *testing.T) {
 				// It stays, whatever else is written.
 				poke16(p, tt.c2s, offsetHead, 0)
 				poke16(p, tt.c2s, offsetTail, 0)
-				if r.Receive() != nil || r.Violation() != v {
-					t.Error("it is forgotten")
-				}
+				should.Be(t, r.Receive() != nil || r.Violation() != v, false, "it is forgotten")
 				r.Release()
 			})
 		}
@@ -142,9 +142,7 @@ func TestSenderViolations(t *testing.T) {
 				}
 				// Use up what is known of the ring.
 				for i := range fill {
-					if !put(s, []byte{byte(i)}) {
-						t.Fatal("no room to begin with")
-					}
+					must.Be(t, put(s, []byte{byte(i)}), true, "no room to begin with")
 				}
 				if tt.c2s {
 					s.Flush()
@@ -156,9 +154,7 @@ func TestSenderViolations(t *testing.T) {
 				for range 3 {
 					if b := s.Reserve(tt.n); b != nil {
 						// What was known before may still be used.
-						if s.Violation() != nil {
-							t.Fatal("a buffer after a violation")
-						}
+						must.Be(t, s.Violation() != nil, false, "a buffer after a violation")
 						s.Commit()
 					}
 				}
@@ -167,9 +163,7 @@ func TestSenderViolations(t *testing.T) {
 					t.Fatalf("violation %v, want one of the %s", v, tt.says)
 				}
 				s.Flush()
-				if s.Reserve(1) != nil || s.Drained() {
-					t.Error("it is forgotten")
-				}
+				should.Be(t, s.Reserve(1) != nil || s.Drained(), false, "it is forgotten")
 			})
 		}
 	}
@@ -182,9 +176,7 @@ func TestIncompleteFrame(t *testing.T) {
 	pokeDescriptor(p, true, 0, 1, 0, 64, home)
 	poke16(p, true, offsetHead, 1)
 	r := p.serverReceives
-	if r.Receive() != nil || r.Violation() != nil {
-		t.Fatal("half a frame")
-	}
+	must.Be(t, r.Receive() != nil || r.Violation() != nil, false, "half a frame")
 	pokeDescriptor(p, true, 1, 0, 0, 10, home+64)
 	poke16(p, true, offsetHead, 2)
 	if f := r.Receive(); len(f) != 74 {
@@ -218,9 +210,7 @@ func TestManyParts(t *testing.T) {
 		pokeDescriptor(p, true, i, 1, 0, 0, 0)
 	}
 	poke16(p, true, offsetHead, 1<<11)
-	if p.serverReceives.Receive() != nil {
-		t.Error("a frame without end")
-	}
+	should.Be(t, p.serverReceives.Receive() != nil, false, "a frame without end")
 	if v := p.serverReceives.Violation(); v == nil || v.Value != ring.MaxParts+1 {
 		t.Errorf("violation %v", v)
 	}

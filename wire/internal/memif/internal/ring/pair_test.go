@@ -169,9 +169,7 @@ func checkQueue(t *rapid.T, s *ring.Sender, r *ring.Receiver, most int) {
 	receive := func(t *rapid.T) {
 		f := r.Receive()
 		if len(visible) == 0 {
-			if f != nil {
-				t.Fatalf("a frame of %d bytes that was not flushed", len(f))
-			}
+			must.Be(t, f != nil, false, "a frame of %d bytes that was not flushed", len(f))
 			return
 		}
 		if !bytes.Equal(f, visible[0]) || !bytes.Equal(r.Receive(), f) || !r.Holding() {
@@ -219,9 +217,7 @@ func checkQueue(t *rapid.T, s *ring.Sender, r *ring.Receiver, most int) {
 func TestIndexesWrap(t *testing.T) {
 	directions(t, ring.Layout{Log2: 2, Capacity: 64}, func(t *testing.T, p *pair, s *ring.Sender, r *ring.Receiver) {
 		for i := range 70000 {
-			if !put(s, []byte{byte(i), byte(i >> 8)}) {
-				t.Fatalf("no room for frame %d", i)
-			}
+			must.Be(t, put(s, []byte{byte(i), byte(i >> 8)}), true, "no room for frame %d", i)
 			s.Flush()
 			if f := r.Receive(); len(f) != 2 || f[0] != byte(i) || f[1] != byte(i>>8) {
 				t.Fatalf("frame %d: % x", i, f)
@@ -239,15 +235,11 @@ func TestIndexesWrap(t *testing.T) {
 func TestTooLong(t *testing.T) {
 	directions(t, ring.Layout{Log2: 2, Capacity: 64}, func(t *testing.T, p *pair, s *ring.Sender, r *ring.Receiver) {
 		for _, n := range []int{-1, ring.MaxFrame + 1} {
-			if s.Reserve(n) != nil {
-				t.Errorf("Reserve(%d) gave bytes", n)
-			}
+			should.Be(t, s.Reserve(n) != nil, false, "Reserve(%d) gave bytes", n)
 			s.Commit()
 		}
 		// It would fit no ring of 256 bytes, ever: it is dropped.
-		if !put(s, make([]byte, 257)) || !put(s, pattern(1, 256)) {
-			t.Fatal("no room")
-		}
+		must.Be(t, put(s, make([]byte, 257)) && put(s, pattern(1, 256)), true, "no room")
 		s.Flush()
 		should.Same(t, r.Receive(), pattern(1, 256), "received bytes")
 		if frames, _, tooLong := s.Counts(); frames != 1 || tooLong != 1 {
