@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -81,9 +82,7 @@ func TestHostWaits(t *testing.T) {
 	for i := range sent {
 		must.Same(t, receive(p[1]), frameOf(stationMAC(1), stationMAC(0), 4000+i), "frame %d of %d did not come", i, sent)
 	}
-	if s := hostStats(p[0]); s.Dropped != 0 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, hostStats(p[0]).Dropped, 0, "dropped")
 }
 
 // TestHostPlug: frames wait while a plug is out.

@@ -120,9 +120,7 @@ func TestSwitchWatchdog(t *testing.T) {
 	if f := p[2].Receive(); f != nil {
 		t.Fatalf("%d bytes of the frame that stalled", len(f))
 	}
-	if send(p[0], long); !bytes.Equal(receive(p[2]), long) {
-		t.Error("the next frame does not pass")
-	}
+	should.Same(t, carry(p[0], p[2], long), long, "the next frame does not pass")
 	if e := wire.Broke(p[2]); e == nil || !errors.Is(e, wire.ErrStalled) || e.Station != stationMAC(0) || e.From != 0 ||
 		e.To != 2 || e.Passed != 200 || e.Length != len(long) || !strings.Contains(e.Error(), stationMAC(0).String()) {
 		t.Errorf("%v: %+v", e, e)
@@ -157,18 +155,14 @@ func TestSwitchOutputDies(t *testing.T) {
 			if e := wire.Broke(p[0]); e == nil || !errors.Is(e, wire.ErrGone) || e.To != 2 || e.Station != stationMAC(0) {
 				t.Errorf("%v", e)
 			}
-			if s := p[0].Stats(); s.Lost != 1 {
-				t.Errorf("%+v", s)
-			}
+			should.Be(t, p[0].Stats().Lost, 1, "lost")
 			for range 50 { // more than the ring of the dead output holds
 				must.Be(t, !send(p[0], all) || receive(p[1]) == nil, false, "the dead output holds its senders up")
 			}
 			should.Be(t, p[2].Receive() != nil, false, "a frame at a port that is down")
 			if c.back {
 				p[2].SetLink(true)
-				if send(p[0], all); !bytes.Equal(receive(p[2]), all) {
-					t.Error("the first frame after the plug is in again")
-				}
+				should.Same(t, carry(p[0], p[2], all), all, "the first frame after the plug is in again")
 			}
 		})
 	}
@@ -191,9 +185,7 @@ func TestSwitchSenderDies(t *testing.T) {
 		p[0].Commit()
 		wantArrived(t, p[2], 300, true)
 		p[2].Release()
-		if send(p[1], f); !bytes.Equal(receive(p[2]), f) {
-			t.Errorf("%s: the path is not free", name)
-		}
+		should.Same(t, carry(p[1], p[2], f), f, "%s: the path is not free", name)
 		if s := p[2].Stats(); s.Broken != 1 || s.Stalled != 0 {
 			t.Errorf("%s: %+v", name, s)
 		}

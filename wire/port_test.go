@@ -15,35 +15,14 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// send puts one frame on the wire. It reports whether there was room.
-func send(p wire.Port, frame []byte) bool {
-	q := p.Reserve(len(frame))
-	if q == nil {
-		return false
-	}
-	copy(q, frame)
-	p.Commit()
-	p.Flush()
-	return true
-}
-
-// receive returns a copy of the next frame, nil if none comes within a minute.
-func receive(p wire.Port) []byte {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if f := p.Receive(); f != nil {
-			c := append([]byte{}, f...)
-			p.Release()
-			return c
-		}
-		time.Sleep(50 * time.Microsecond)
-	}
-	return nil
-}
+// The calls of most tests.
+var send, receive, carry, await = wiretest.Send, wiretest.Receive, wiretest.Carry, wiretest.Await
 
 func stationMAC(n byte) datasheet.MAC { return datasheet.MAC{2, 0, 0, 0, 0, n} }
 
@@ -71,18 +50,14 @@ func sharedPair(t *testing.T) (wire.Port, wire.Port) {
 	return a, b
 }
 
-// memifPair opens two ends of memif.
-func memifPair(t *testing.T) (wire.Port, wire.Port) {
-	t.Helper()
-	socket := filepath.Join(t.TempDir(), "memif")
-	var ends [2]*wire.Memif
-	for i, role := range []wire.MemifRole{wire.MemifServer, wire.MemifClient} {
-		var err error
-		if ends[i], err = wire.NewMemif(wire.MemifOptions{Socket: socket, Role: role}); err != nil {
-			t.Fatal(err)
-		}
+// memifPair opens two ends of memif, of which the first has a role.
+func memifPair(role wire.MemifRole, a, b wire.MemifOptions) func(t *testing.T) (wire.Port, wire.Port) {
+	return func(t *testing.T) (wire.Port, wire.Port) {
+		t.Helper()
+		a.Socket = filepath.Join(t.TempDir(), "memif")
+		b.Socket, a.Role, b.Role = a.Socket, role, wire.MemifServer+wire.MemifClient-role
+		return must.Get(wire.NewMemif(a))(t), must.Get(wire.NewMemif(b))(t)
 	}
-	return ends[0], ends[1]
 }
 
 // memoryPair makes the ends of a wire in memory.
@@ -114,6 +89,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 		a, b := memoryPair(t, wire.MemoryOptions{Ring: 1}) // frames soon go around it
 		return a, b
 	}
+	chains := wire.MemifOptions{Buffer: 128, Ring: 64, MTU: 4096}
 	kinds := map[string]func(t *testing.T) (wire.Port, wire.Port){
 		"memory": memory,
 		"loopback": func(t *testing.T) (wire.Port, wire.Port) {
@@ -130,9 +106,14 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 			f := must.Get(wire.NewFault(a, wire.FaultOptions{}))(t)
 			return f, b
 		},
-		"shm":   sharedPair,
-		"memif": memifPair,
-		"NIC":   nicPair,
+		"shm":                           sharedPair,
+		"memif":                         memifPair(wire.MemifServer, wire.MemifOptions{}, wire.MemifOptions{}),
+		"memif from a client":           memifPair(wire.MemifClient, wire.MemifOptions{}, wire.MemifOptions{}),
+		"memif of several rings":        memifPair(wire.MemifServer, wire.MemifOptions{}, wire.MemifOptions{Queues: 3}),
+		"memif in chains":               memifPair(wire.MemifServer, wire.MemifOptions{MTU: 4096}, chains),
+		"memif in chains from a client": memifPair(wire.MemifClient, chains, wire.MemifOptions{MTU: 4096}),
+		"memif that polls":              memifPair(wire.MemifServer, wire.MemifOptions{Polling: true}, wire.MemifOptions{Polling: true}),
+		"NIC":                           nicPair,
 	}
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -221,9 +202,7 @@ func TestLinkDownLosesFrames(t *testing.T) {
 		waittest.Until(t, "link up with the plug in", func() bool { return a.LinkUp() && b.LinkUp() })
 		time.Sleep(5 * time.Millisecond)
 		should.Be(t, b.Receive() != nil, false, "a frame went over a wire without plug")
-		if send(a, f); !bytes.Equal(receive(b), f) {
-			t.Error("nothing arrives after the plug was put back")
-		}
+		should.Same(t, carry(a, b, f), f, "nothing arrives after the plug was put back")
 	})
 }
 
@@ -262,7 +241,13 @@ func TestUseAfterClose(t *testing.T) {
 	ends(t, func(t *testing.T, a, b wire.Port) {
 		f := frameOf(stationMAC(2), stationMAC(1), 6)
 		send(a, f)
-		must.OK(t, a.Close())
+		held, reserved := await(t, b), b.Reserve(len(f))
+		must.OK(t, errors.Join(a.Close(), b.Close()))
+		// What was handed out can still be touched.
+		copy(reserved, held)
+		b.Commit()
+		b.Flush()
+		b.Release()
 		a.SetLink(true)
 		a.SetWake(func() {})
 		send(a, f)
@@ -279,11 +264,7 @@ func TestWake(t *testing.T) {
 		woken := make(chan struct{}, 64)
 		b.SetWake(func() { woken <- struct{}{} })
 		send(a, frameOf(stationMAC(2), stationMAC(1), 0))
-		select {
-		case <-woken:
-		case <-time.After(time.Minute):
-			t.Fatal("nobody was woken")
-		}
+		waittest.Rung(t, woken)
 		should.Be(t, b.Receive() == nil, false, "woken before the frame was there")
 		b.Release()
 		b.SetWake(nil)

@@ -40,14 +40,6 @@ func toAll(f []byte) []byte {
 	return f
 }
 
-// await waits for a frame.
-func await(t *testing.T, p wire.Port) []byte {
-	t.Helper()
-	var f []byte
-	waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
-	return f
-}
-
 func wantArrived(t *testing.T, p engine.Progressive, n int, aborted bool) {
 	t.Helper()
 	if got, gone := p.Arrived(); got != n || gone != aborted {
@@ -85,9 +77,7 @@ func TestFrameInParts(t *testing.T) {
 		should.Same(t, f, parts, "the frame is damaged")
 		b.Release()
 		should.Be(t, b.Receive() != nil, false, "one frame too many")
-		if send(a, first); !bytes.Equal(receive(b), first) {
-			t.Error("the next frame is lost")
-		}
+		should.Same(t, carry(a, b, first), first, "the next frame is lost")
 	})
 }
 
@@ -133,9 +123,7 @@ func TestAbort(t *testing.T) {
 				t.Fatalf("%s: %d bytes, aborted %v", name, n, aborted)
 			}
 			b.Release()
-			if send(a, f); !bytes.Equal(receive(b), f) {
-				t.Fatalf("%s: the next frame is lost", name)
-			}
+			must.Same(t, carry(a, b, f), f, "%s: the next frame is lost", name)
 		}
 	})
 }
@@ -160,9 +148,7 @@ func TestReleaseBeforeTheEnd(t *testing.T) {
 				a.Abort()
 			}
 			must.Be(t, b.Receive() != nil, false, "the rest of it comes")
-			if send(a, f[:100]); !bytes.Equal(receive(b), f[:100]) {
-				t.Fatal("the next frame is lost")
-			}
+			must.Same(t, carry(a, b, f[:100]), f[:100], "the next frame is lost")
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"bytes"
 	"net"
 	"net/netip"
 	"testing"
@@ -61,13 +60,9 @@ func TestUDPStationIsNotTakenOver(t *testing.T) {
 		thief.send(hub.LocalAddr(), frameOf(stationMAC(9), stationMAC(1), 1))
 		thief.send(one.LocalAddr(), frameOf(stationMAC(1), stationMAC(9), 1))
 		f := frameOf(stationMAC(1), stationMAC(9), 2+i)
-		if send(hub, f); !bytes.Equal(receive(one), f) {
-			t.Fatalf("frame %d does not arrive at the station", i)
-		}
+		must.Same(t, carry(hub, one, f), f, "frame %d does not arrive at the station", i)
 		g := frameOf(stationMAC(9), stationMAC(1), 2+i)
-		if send(one, g); !bytes.Equal(receive(hub), g) {
-			t.Fatalf("frame %d does not arrive from the station", i)
-		}
+		must.Same(t, carry(one, hub, g), g, "frame %d does not arrive from the station", i)
 	}
 	should.Be(t, thief.next(20*time.Millisecond) != nil, false, "a frame went to a stranger")
 	if a, b := hub.Stats().Strangers, one.Stats().Strangers; a != 20 || b != 21 {
@@ -83,9 +78,7 @@ func TestUDPStationMoves(t *testing.T) {
 		one := newUDP(t, wire.UDPOptions{Key: key, Peers: []string{hub.LocalAddr().String()}})
 		exchange(t, one, hub, frameOf(stationMAC(9), stationMAC(1), int(n)))
 		exchange(t, hub, one, frameOf(stationMAC(1), stationMAC(9), int(n)))
-		if c := hub.Stats(); c.Moves != n {
-			t.Errorf("counts %+v", c)
-		}
+		should.Be(t, hub.Stats().Moves, n, "moves")
 		one.Close()
 		drain(hub)
 	}

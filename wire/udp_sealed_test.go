@@ -83,13 +83,9 @@ func TestUDPKey(t *testing.T) {
 			}
 			for _, n := range []int{0, 1, 96, a.MTU() - datasheet.HeaderSize} {
 				f := frameOf(stationMAC(2), stationMAC(1), n)
-				if send(a, f); !bytes.Equal(receive(b), f) {
-					t.Fatalf("a frame of %d bytes does not arrive: %+v, %+v", len(f), a.Stats(), b.Stats())
-				}
+				must.Same(t, carry(a, b, f), f, "a frame of %d bytes does not arrive: %+v, %+v", len(f), a.Stats(), b.Stats())
 				g := frameOf(stationMAC(1), stationMAC(2), n)
-				if send(b, g); !bytes.Equal(receive(a), g) {
-					t.Fatalf("an answer of %d bytes does not arrive: %+v, %+v", len(g), a.Stats(), b.Stats())
-				}
+				must.Same(t, carry(b, a, g), g, "an answer of %d bytes does not arrive: %+v, %+v", len(g), a.Stats(), b.Stats())
 			}
 			a.Close()
 			b.Close()
@@ -204,9 +200,7 @@ func TestUDPKeyRestarts(t *testing.T) {
 	b.Close()
 	b = newUDP(t, wire.UDPOptions{Local: to[0], Key: key})
 	exchange(t, a, b, frameOf(stationMAC(2), stationMAC(1), 0))
-	if c := a.Stats().Sealed; c.Sessions != 2 {
-		t.Errorf("counts %+v", c)
-	}
+	should.Be(t, a.Stats().Sealed.Sessions, 2, "sessions")
 }
 
 // TestUDPKeyIsNotTakenOver: a thief without the key changes nothing.
@@ -221,9 +215,7 @@ func TestUDPKeyIsNotTakenOver(t *testing.T) {
 		thief.send(b.LocalAddr(), forged)
 	}
 	f := frameOf(stationMAC(2), stationMAC(1), 5)
-	if send(a, f); !bytes.Equal(receive(b), f) {
-		t.Error("a frame does not arrive")
-	}
+	should.Same(t, carry(a, b, f), f, "a frame does not arrive")
 	should.Be(t, thief.next(20*time.Millisecond) != nil, false, "something went to the thief")
 	if c := b.Stats().Sealed; c.Plain != 20 || c.Stale != 20 {
 		t.Errorf("counts %+v", c)

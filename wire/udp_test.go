@@ -79,18 +79,14 @@ func TestUDPDefaultMTU(t *testing.T) {
 	peer := must.Get(wire.NewUDP(context.Background(), wire.UDPOptions{Local: "[::1]:0", Peers: []string{u.LocalAddr().String()}}))(t)
 	defer peer.Close()
 	f := frameOf(stationMAC(2), stationMAC(1), 100)
-	if send(peer, f); !bytes.Equal(receive(u), f) {
-		t.Error("nothing arrives over IPv6")
-	}
+	should.Same(t, carry(peer, u, f), f, "nothing arrives over IPv6")
 }
 
 func TestUDPLargestFrames(t *testing.T) {
 	a, b := udpPair(t, datasheet.MaxMTU)
 	f := frameOf(stationMAC(2), stationMAC(1), datasheet.MaxMTU-datasheet.HeaderSize)
 	for range 300 { // several times around the ring
-		if send(a, f); !bytes.Equal(receive(b), f) {
-			t.Fatalf("the largest frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
-		}
+		must.Same(t, carry(a, b, f), f, "the largest frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
 	}
 }
 
@@ -98,9 +94,7 @@ func TestUDPHearsLargerFramesThanItSends(t *testing.T) {
 	b := newUDP(t, wire.UDPOptions{MTU: datasheet.MinMTU})
 	a := newUDP(t, wire.UDPOptions{MTU: 9000, Peers: []string{b.LocalAddr().String()}})
 	f := frameOf(stationMAC(2), stationMAC(1), 8000)
-	if send(a, f); !bytes.Equal(receive(b), f) {
-		t.Error("a frame larger than the receiver's MTU does not arrive")
-	}
+	should.Same(t, carry(a, b, f), f, "a frame larger than the receiver's MTU does not arrive")
 }
 
 func TestUDPLearnsAddresses(t *testing.T) {
@@ -117,9 +111,7 @@ func TestUDPLearnsAddresses(t *testing.T) {
 	}
 	for n, u := range map[byte]*wire.UDP{1: one, 2: two} {
 		f := frameOf(stationMAC(n), stationMAC(9), int(n))
-		if send(hub, f); !bytes.Equal(receive(u), f) {
-			t.Errorf("the answer to station %d does not arrive there", n)
-		}
+		should.Same(t, carry(hub, u, f), f, "the answer to station %d does not arrive there", n)
 	}
 }
 
@@ -180,13 +172,9 @@ func TestUDPIgnoresGarbage(t *testing.T) {
 		must.Get(conn.Write(p))(t)
 		should.Same(t, receive(u), p, "received bytes")
 	}
-	if c := u.Stats(); c.Runts != 3 {
-		t.Errorf("three datagrams were too short: %+v", c)
-	}
+	should.Be(t, u.Stats().Runts, 3, "runts")
 	send(u, frameOf(stationMAC(3), stationMAC(9), 0))
-	if c := u.Stats(); c.Homeless != 1 {
-		t.Errorf("an address was learned from garbage: %+v", c)
-	}
+	should.Be(t, u.Stats().Homeless, 1, "homeless")
 }
 
 func TestUDPStatsSendErrors(t *testing.T) {
@@ -194,9 +182,7 @@ func TestUDPStatsSendErrors(t *testing.T) {
 	// is for documentation, RFC 5737).
 	u := newUDP(t, wire.UDPOptions{Peers: []string{"192.0.2.1:9"}})
 	send(u, frameOf(stationMAC(2), stationMAC(1), 0))
-	if c := u.Stats(); c.SendErrors != 1 {
-		t.Errorf("counts %+v", c)
-	}
+	should.Be(t, u.Stats().SendErrors, 1, "send errors")
 	should.Be(t, u.LinkUp(), true, "an error of one datagram took the link down")
 }
 
@@ -210,9 +196,7 @@ func TestUDPSurvivesNobodyAtThePort(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	again := newUDP(t, wire.UDPOptions{Local: where.String()})
-	if send(a, f); !bytes.Equal(receive(again), f) {
-		t.Error("nothing arrives after the peer came back")
-	}
+	should.Same(t, carry(a, again, f), f, "nothing arrives after the peer came back")
 }
 
 func TestUDPResolvesNames(t *testing.T) {

@@ -132,13 +132,8 @@ func TestInterrupts(t *testing.T) {
 		t.Run("we are the "+role.String(), func(t *testing.T) {
 			socket := socketPath(t)
 			p := newPort(t, wire.MemifOptions{Role: role, Socket: socket})
-			woken := make(chan struct{}, 1)
-			p.SetWake(func() {
-				select {
-				case woken <- struct{}{}:
-				default:
-				}
-			})
+			wake, woken := waittest.Bell()
+			p.SetWake(wake)
 			testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io"})
 			timeout := time.NewTimer(timeout)
 			defer timeout.Stop()

@@ -37,3 +37,24 @@ func Together(t *testing.T, tests map[string]func(*testing.T)) {
 	}
 	running.Wait()
 }
+
+// Bell returns a function that never waits, for a sleeper to be woken by, and the channel that then has something.
+func Bell() (ring func(), rung <-chan struct{}) {
+	c := make(chan struct{}, 1)
+	return func() {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}, c
+}
+
+// Rung waits for a bell, and fails the test if it does not ring within Longest.
+func Rung(t testing.TB, rung <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-rung:
+	case <-time.After(Longest):
+		t.Fatal("nobody was woken")
+	}
+}

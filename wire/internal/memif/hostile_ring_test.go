@@ -45,11 +45,7 @@ func TestRawClientExchangesFrames(t *testing.T) {
 	for _, v := range servers {
 		t.Run(v.name, func(t *testing.T) {
 			leaktest.Check(t)
-			o := memif.Options{Socket: socketPath(t), Role: memif.Server}
-			server := newPort(t, o)
-			r := dialRaw(t, o.Socket)
-			r.connect(v.flags)
-			waittest.Until(t, "link up", server.LinkUp)
+			_, server, r := withRaw(t, v.flags)
 			s := newSleeper(server, 300)
 			for i := range 200 {
 				n := 1 + i*13%1500 // in several buffers too
@@ -110,11 +106,7 @@ func TestRingViolations(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, %s", name, v.name), func(t *testing.T) {
 				leaktest.Check(t)
-				o := memif.Options{Socket: socketPath(t), Role: memif.Server}
-				server := newPort(t, o)
-				r := dialRaw(t, o.Socket)
-				r.connect(v.flags)
-				waittest.Until(t, "link up", server.LinkUp)
+				o, server, r := withRaw(t, v.flags)
 				poke(r)
 				waittest.Until(t, "the link goes down", func() bool {
 					use(server)
@@ -145,11 +137,7 @@ func TestMemoryVanishes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)
-			o := memif.Options{Socket: socketPath(t), Role: memif.Server}
-			server := newPort(t, o)
-			r := dialRaw(t, o.Socket)
-			r.connect(0)
-			waittest.Until(t, "link up", server.LinkUp)
+			o, server, r := withRaw(t, 0)
 			send(server, pattern(0, 100))
 			copy(r.sends.Reserve(300), pattern(1, 300))
 			r.sends.Commit()
@@ -183,11 +171,7 @@ func TestMemoryVanishes(t *testing.T) {
 // TestMemoryIsSealed: if it can be, a client's memory is made such that the
 // client cannot cut it off.
 func TestMemoryIsSealed(t *testing.T) {
-	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
-	server := newPort(t, o)
-	r := dialRaw(t, o.Socket)
-	r.connect(unix.MFD_ALLOW_SEALING)
-	waittest.Until(t, "link up", server.LinkUp)
+	_, server, r := withRaw(t, unix.MFD_ALLOW_SEALING)
 	should.Fail(t, unix.Ftruncate(r.file, 0), unix.EPERM, "truncating gives")
 	use(server)
 	should.Be(t, server.LinkUp(), true, "the link is down")

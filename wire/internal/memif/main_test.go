@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
 
@@ -80,30 +79,8 @@ func abstractSocket(t testing.TB) string {
 	return fmt.Sprintf("@trapeze-memif-%d-%d", os.Getpid(), time.Now().UnixNano())
 }
 
-// send puts one frame on the wire. It reports whether there was room.
-func send(p wire.Port, frame []byte) bool {
-	q := p.Reserve(len(frame))
-	if q == nil {
-		return false
-	}
-	copy(q, frame)
-	p.Commit()
-	p.Flush()
-	return true
-}
-
-// receive returns a copy of the next frame, nil if none comes for a long time.
-func receive(p wire.Port) []byte {
-	for end := time.Now().Add(timeout); time.Now().Before(end); {
-		if f := p.Receive(); f != nil {
-			c := append([]byte{}, f...)
-			p.Release()
-			return c
-		}
-		runtime.Gosched()
-	}
-	return nil
-}
+// The calls of most tests.
+var send, receive = wiretest.Send, wiretest.Receive
 
 // pattern returns n bytes that differ from those of other frames.
 func pattern(number, n int) []byte {

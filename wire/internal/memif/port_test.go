@@ -50,20 +50,6 @@ func ends(t *testing.T, each func(t *testing.T, a, b *memif.Port)) {
 	}
 }
 
-func TestFramesArrive(t *testing.T) {
-	ends(t, func(t *testing.T, a, b *memif.Port) {
-		should.Be(t, a.Receive() != nil, false, "a frame that nobody sent")
-		a.Release() // nothing was received: no effect
-		for i, n := range []int{0, 1, 8, 63, 64, 65, 1000, 2047, a.MTU() - 1, a.MTU()} {
-			for _, way := range [][2]*memif.Port{{a, b}, {b, a}} {
-				f := pattern(i, n)
-				must.Be(t, send(way[0], f), true, "no room for %d bytes", n)
-				must.Same(t, receive(way[1]), f, "sent %d bytes, received", n)
-			}
-		}
-	})
-}
-
 // TestFull: a full wire takes no more, and goes on when frames are taken.
 func TestFull(t *testing.T) {
 	ends(t, func(t *testing.T, a, b *memif.Port) {
@@ -100,35 +86,6 @@ func TestLinkDownLosesFrames(t *testing.T) {
 		if s := a.Stats(); s.Lost != 1 || s.Connections != 2 || s.Unplugs != 1 {
 			t.Errorf("stats %+v", s)
 		}
-	})
-}
-
-func TestUseAfterClose(t *testing.T) {
-	ends(t, func(t *testing.T, a, b *memif.Port) {
-		f := pattern(6, 100)
-		send(b, f)
-		reserved := a.Reserve(100)
-		waittest.Until(t, "a frame", func() bool { return a.Receive() != nil })
-		held := a.Receive()
-		for range 2 { // closing twice is fine
-			must.OK(t, a.Close())
-		}
-		// What was handed out can still be touched.
-		copy(reserved, f)
-		a.Commit()
-		a.Flush()
-		copy(f, held)
-		a.Release()
-		a.SetLink(true)
-		a.SetWake(func() {})
-		a.OnLink(func() {})
-		send(a, f)
-		should.Be(t, a.LinkUp() || a.Receive() != nil, false, "a closed end is alive")
-		a.Release()
-		waittest.Until(t, "the peer sees it", func() bool { return !b.LinkUp() })
-		send(b, f)
-		should.Be(t, b.Receive() != nil, false, "a frame from nowhere")
-		b.Release()
 	})
 }
 
@@ -223,24 +180,6 @@ func TestIsAQueue(t *testing.T) {
 			}
 			b.Receive() // gives all room back
 		})
-	})
-}
-
-func TestAllocatesNothing(t *testing.T) {
-	ends(t, func(t *testing.T, a, b *memif.Port) {
-		bounce := func(x, y *memif.Port) {
-			for _, n := range []int{60, min(x.MTU(), 3000)} {
-				x.Reserve(n)
-				x.Commit()
-			}
-			x.Flush()
-			for y.Receive() != nil {
-				y.Release()
-			}
-		}
-		bounce(a, b)
-		bounce(b, a)
-		should.Be(t, testing.AllocsPerRun(1000, func() { bounce(a, b); bounce(b, a) }), 0, "allocations")
 	})
 }
 

@@ -33,13 +33,8 @@ func echo(arguments string) error {
 	if err != nil {
 		return err
 	}
-	woken := make(chan struct{}, 1)
-	p.SetWake(func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
+	wake, woken := waittest.Bell()
+	p.SetWake(wake)
 	for idle := 0; ; {
 		f := p.Receive()
 		if f == nil {
@@ -87,13 +82,8 @@ func TestOtherProcess(t *testing.T) {
 			leaktest.Check(t)
 			socket := socketPath(t)
 			p := newPort(t, memif.Options{Socket: socket, Role: role, MTU: 4096, Queues: 2})
-			woken := make(chan struct{}, 1)
-			p.SetWake(func() {
-				select {
-				case woken <- struct{}{}:
-				default:
-				}
-			})
+			wake, woken := waittest.Bell()
+			p.SetWake(wake)
 			for round := range rounds {
 				kill := startEcho(t, memif.Client+memif.Server-role, socket)
 				waittest.Until(t, "link up", p.LinkUp)

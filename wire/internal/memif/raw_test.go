@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
@@ -189,6 +190,17 @@ func (r *rawPeer) connect(flags int, events ...int) {
 	want[protocol.Connected](r)
 	r.sends = r.layout.Sender(r.memory, ring.Scratch(), 0)
 	r.receives = r.layout.Receiver(r.memory, ring.Scratch(), 0)
+}
+
+// withRaw makes a server, and a client of it that frames can flow from.
+func withRaw(t testing.TB, flags int, events ...int) (o memif.Options, server *memif.Port, r *rawPeer) {
+	t.Helper()
+	o = memif.Options{Socket: socketPath(t), Role: memif.Server}
+	server = newPort(t, o)
+	r = dialRaw(t, o.Socket)
+	r.connect(flags, events...)
+	waittest.Until(t, "link up", server.LinkUp)
+	return o, server, r
 }
 
 // goodHello is what a server of ours says.

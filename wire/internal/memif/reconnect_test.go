@@ -68,9 +68,7 @@ func TestReconnect(t *testing.T) {
 					}
 					stays.Release()
 				}
-				if s := stays.Stats(); s.Connections != uint64(rounds) {
-					t.Errorf("stats %+v", s)
-				}
+				should.Be(t, stays.Stats().Connections, uint64(rounds), "connections")
 			})
 		}
 	}

@@ -15,19 +15,14 @@ import (
 // then sleeps until it is woken.
 type sleeper struct {
 	port  *memif.Port
-	woken chan struct{}
+	woken <-chan struct{}
 	looks int
 }
 
 func newSleeper(p *memif.Port, looks int) *sleeper {
-	s := &sleeper{port: p, woken: make(chan struct{}, 1), looks: looks}
-	p.SetWake(func() {
-		select {
-		case s.woken <- struct{}{}:
-		default:
-		}
-	})
-	return s
+	wake, woken := waittest.Bell()
+	p.SetWake(wake)
+	return &sleeper{p, woken, looks}
 }
 
 // receive returns the length of the next frame, -1 if nobody wakes it.
@@ -94,11 +89,7 @@ func TestWakeForWhatIsThere(t *testing.T) {
 		a, b := connected(t, memif.Options{}, memif.Options{Polling: polling})
 		send(a, pattern(0, 33))
 		s := newSleeper(b, 1)
-		select {
-		case <-s.woken:
-		case <-time.After(timeout):
-			t.Errorf("polling %v: nobody was woken", polling)
-		}
+		waittest.Rung(t, s.woken)
 		should.Be(t, s.receive(), 33, "received bytes")
 	}
 }
@@ -115,9 +106,7 @@ func TestNobodyToWake(t *testing.T) {
 				b.Receive()
 			}
 		}
-		if s := a.Stats(); s.InterruptsSent != 0 {
-			t.Errorf("%s: %d interrupts without anybody to wake", k.name, s.InterruptsSent)
-		}
+		should.Be(t, a.Stats().InterruptsSent, 0, "interrupts sent")
 		b.SetWake(func() {})
 		waittest.Until(t, "interrupts are asked for", func() bool {
 			send(a, pattern(1, 64))

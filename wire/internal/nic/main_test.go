@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
 )
 
@@ -67,8 +68,7 @@ func put(p *nic.Port, number byte, n int) bool {
 // get waits for a frame and checks it.
 func get(t testing.TB, p *nic.Port, number byte, n int) {
 	t.Helper()
-	var b []byte
-	waittest.Until(t, "a frame comes", func() bool { b = p.Receive(); return b != nil })
+	b := wiretest.Await(t, p)
 	if len(b) != n || b[0] != number || b[n-1] != number {
 		t.Fatalf("frame %d: %d bytes from % x", number, len(b), b[:14])
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -123,13 +124,8 @@ func TestFullRingWakes(t *testing.T) {
 // TestWakes: frames wake whoever has looked in vain for a while.
 func TestWakes(t *testing.T) {
 	a, b := pair(t, nic.Options{})
-	woken := make(chan struct{}, 1)
-	b.SetWake(func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
+	wake, woken := waittest.Bell()
+	b.SetWake(wake)
 	for i := range 20 {
 		put(a, byte(i), 200)
 		a.Flush()
@@ -230,8 +226,7 @@ func TestCloseKeepsFrames(t *testing.T) {
 		put(a, 7, 100)
 		put(a, 8, 100)
 		a.Flush()
-		var in []byte
-		waittest.Until(t, "a frame comes", func() bool { in = b.Receive(); return in != nil })
+		in := wiretest.Await(t, b)
 		out := b.Reserve(1514)
 		for _, p := range []*nic.Port{a, b} {
 			should.OK(t, p.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -108,8 +109,7 @@ func TestQEMUFlush(t *testing.T) {
 		a.Flush()
 		should.Be(t, device.writes.Load()-before, 1, "%d frames took register accesses", n)
 		for i := range n {
-			var f []byte
-			waittest.Until(t, "a frame comes", func() bool { f = b.Receive(); return f != nil })
+			f := wiretest.Await(t, b)
 			if len(f) != 100+i || f[14] != byte(i) {
 				t.Fatalf("frame %d of %d: %d bytes, number %d", i, n, len(f), f[14])
 			}
@@ -125,13 +125,8 @@ func TestQEMUFlush(t *testing.T) {
 func TestQEMUWake(t *testing.T) {
 	startModels(t)
 	a, b := openModels(t)
-	woken := make(chan struct{}, 1)
-	b.SetWake(func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
+	wake, woken := waittest.Bell()
+	b.SetWake(wake)
 	for i := range 10 {
 		for range 600 { // many looks in vain, then nobody looks
 			b.Receive()

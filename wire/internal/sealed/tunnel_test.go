@@ -155,9 +155,7 @@ func TestOneWay(t *testing.T) {
 		a.send(2, frame(1, 0))
 		n.pass(100 * time.Millisecond)
 	}
-	if c := a.tunnel.Stats(); c.Sessions != 1 {
-		t.Errorf("%d sessions", c.Sessions)
-	}
+	should.Be(t, a.tunnel.Stats().Sessions, 1, "sessions")
 	n.pass(5 * time.Second)
 	datagrams := 0
 	n.man = func(p parcel) []parcel {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,11 +61,7 @@ func TestBells(t *testing.T) {
 				r.put(i, 7, 7, 1)
 				r.ours[asleepOffset] = 0
 				ring(t, theirs)
-				select {
-				case <-woken:
-				case <-time.After(timeout):
-					t.Fatal("not woken")
-				}
+				waittest.Rung(t, woken)
 				if got := receiveFrom(t, p); string(got) != "you too" {
 					t.Errorf("received %q", got)
 				}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -160,13 +161,7 @@ func (w *worker) echo() error {
 
 // sleep sends back each frame that comes, and blocks until one does.
 func (w *worker) sleep() error {
-	woken := make(chan struct{}, 1)
-	wake := func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	}
+	wake, woken := waittest.Bell()
 	for w.ctx.Err() == nil {
 		w.p.SetWake(wake)
 		f := w.p.Receive() // what came before that wakes nobody

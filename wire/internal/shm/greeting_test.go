@@ -217,7 +217,5 @@ func TestStrangersAtAbstractSocket(t *testing.T) {
 	})
 	joinRaw(t, name, 0)
 	up(t, p)
-	if s := p.Stats(); s.Refused != 1 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, p.Stats().Refused, 1, "refused")
 }

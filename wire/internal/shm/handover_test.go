@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -66,8 +67,7 @@ func TestTransfer(t *testing.T) {
 	sent, got := uint32(0), [2]uint32{}
 	receive := func(side int, p *shm.Port, release bool) {
 		t.Helper()
-		var f []byte
-		waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+		f := wiretest.Await(t, p)
 		must.Be(t, binary.LittleEndian.Uint32(f), got[side], "side %d: frame", side)
 		if release {
 			p.Release()
@@ -104,28 +104,16 @@ func TestTransfer(t *testing.T) {
 	waittest.Until(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
 }
 
-// sleeper waits for frames as an owner does that sleeps.
-type sleeper chan struct{}
-
-func (w sleeper) await(t *testing.T, p *shm.Port) {
+// awaitAsleep waits for a frame as an owner does that sleeps.
+func awaitAsleep(t *testing.T, p *shm.Port) {
 	t.Helper()
-	end := time.After(timeout)
+	wake, woken := waittest.Bell()
 	for p.Receive() == nil {
-		p.SetWake(func() {
-			select {
-			case w <- struct{}{}:
-			default:
-			}
-		})
+		p.SetWake(wake)
 		if p.Receive() != nil {
 			break
 		}
-		select {
-		case <-w:
-		case <-end:
-			t.Error("no frame wakes a sleeper")
-			return
-		}
+		waittest.Rung(t, woken)
 	}
 	p.Release()
 }
@@ -145,9 +133,9 @@ func TestTransferWakes(t *testing.T) {
 		})
 		ours.SetWake(func() {}) // asleep
 		ours = transfer(t, ours)
-		make(sleeper, 1).await(t, ours)
+		awaitAsleep(t, ours)
 		sent.Wait()
-		sent.Go(func() { make(sleeper, 1).await(t, theirs) })
+		sent.Go(func() { awaitAsleep(t, theirs) })
 		sendTo(t, ours, []byte("to the peer that sleeps"))
 		sent.Wait()
 		theirs.SetWake(nil)

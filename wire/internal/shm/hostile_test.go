@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 	"golang.org/x/sys/unix"
@@ -175,8 +176,7 @@ func TestPeerChangesFrames(t *testing.T) {
 	p, r := withRaw(t, shm.Options{}, 0)
 	copy(r.frames(), bytes.Repeat([]byte{1}, 200))
 	r.put(0, 200, 200, 1)
-	var f []byte
-	waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+	f := wiretest.Await(t, p)
 	r.putWord(0, 1<<64-1) // after it was read
 	r.frames()[199] = 9
 	if g := p.Receive(); len(f) != 200 || len(g) != 200 || &f[0] != &g[0] || g[199] != 9 {
@@ -241,9 +241,7 @@ func TestFrameNumbersWrap(t *testing.T) {
 		}
 		b.Release()
 	}
-	if s := b.Stats(); s.Violations != 0 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, b.Stats().Violations, 0, "violations")
 }
 
 // TestPositionsWrap: positions in a ring have 32 bits, and a lap rarely ends where a
@@ -268,9 +266,7 @@ func TestPositionsWrap(t *testing.T) {
 		b.Release()
 		sent += uint64(n)
 	}
-	if s := b.Stats(); s.Violations != 0 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, b.Stats().Violations, 0, "violations")
 }
 
 // TestCreditWords: credit is where the package's documentation says.

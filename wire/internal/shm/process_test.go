@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -137,22 +136,12 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 	c := spawn(t, task{Do: "sleep", Path: path, Role: shm.RoleConnect})
 	c.line()
 	up(t, p)
-	woken := make(chan struct{}, 1)
-	wake := func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	}
+	wake, woken := waittest.Bell()
 	for range 500 {
 		sendTo(t, p, []byte("wake me"))
 		// What came before SetWake wakes nobody, and a call is good for once.
 		for p.SetWake(wake); p.Receive() == nil; p.SetWake(wake) {
-			select {
-			case <-woken:
-			case <-time.After(timeout):
-				t.Fatal("nobody wakes us")
-			}
+			waittest.Rung(t, woken)
 		}
 		p.Release()
 		p.SetWake(nil)

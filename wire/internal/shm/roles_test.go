@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -202,19 +203,12 @@ func bounce(t testing.TB, a, b wire.Port, n int) {
 
 func sendTo(t testing.TB, p wire.Port, frame []byte) {
 	t.Helper()
-	b := p.Reserve(len(frame))
-	must.Be(t, b == nil, false, "no room")
-	copy(b, frame)
-	p.Commit()
-	p.Flush()
+	must.Be(t, wiretest.Send(p, frame), true, "room for a frame")
 }
 
 // receiveFrom returns a copy of the next frame.
 func receiveFrom(t testing.TB, p wire.Port) []byte {
 	t.Helper()
-	var f []byte
-	waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
-	c := append([]byte{}, f...)
-	p.Release()
-	return c
+	defer p.Release()
+	return append([]byte{}, wiretest.Await(t, p)...)
 }

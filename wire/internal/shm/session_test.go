@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/ci/kit/wiretest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -98,8 +99,7 @@ func TestHeldOverReconnect(t *testing.T) {
 			up(t, stays, first)
 			sent := bytes.Repeat([]byte{7}, 4000)
 			sendTo(t, first, sent)
-			var held []byte
-			waittest.Until(t, "a frame", func() bool { held = stays.Receive(); return held != nil })
+			held := wiretest.Await(t, stays)
 			space := stays.Reserve(3000)
 			stays.Publish(shown)
 			closePort(t, first)

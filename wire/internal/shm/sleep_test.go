@@ -3,7 +3,6 @@ package shm_test
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
@@ -57,11 +56,7 @@ func TestThreadFallsAsleep(t *testing.T) {
 			must.Be(t, b.Receive() != nil, false, "a frame that nobody sent")
 		}
 		sendTo(t, a, make([]byte, 64))
-		select {
-		case <-woken:
-		case <-time.After(timeout):
-			t.Fatal("nobody was woken")
-		}
+		waittest.Rung(t, woken)
 		must.Be(t, b.Receive() == nil, false, "woken without a frame")
 		b.Release()
 	}
@@ -72,26 +67,17 @@ func TestThreadFallsAsleep(t *testing.T) {
 func TestSleepBeforeThePeer(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
-	woken := make(chan struct{}, 1)
+	wake, woken := waittest.Bell()
 	b := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	b.SetWake(func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
+	b.SetWake(wake)
 	for range 3 {
 		a := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 		up(t, a, b)
 		waittest.Until(t, "woken", func() bool {
 			sendTo(t, a, make([]byte, 64))
-			select {
-			case <-woken:
-				return true
-			default:
-				return false
-			}
+			return len(woken) > 0
 		})
+		<-woken
 		closePort(t, a)
 		waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 		b.Receive()
