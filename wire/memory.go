@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -31,12 +32,7 @@ type MemoryOptions struct {
 }
 
 func (o *MemoryOptions) complete() error {
-	if o.MTU == 0 {
-		o.MTU = DefaultMemoryMTU
-	}
-	if o.Ring == 0 {
-		o.Ring = DefaultMemoryRing
-	}
+	o.MTU, o.Ring = cmp.Or(o.MTU, DefaultMemoryMTU), cmp.Or(o.Ring, DefaultMemoryRing)
 	if err := checkMTU(o.MTU); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"sync"
@@ -82,9 +83,7 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if o.Watchdog == 0 {
-		o.Watchdog = defaultWatchdog
-	}
+	o.Watchdog = cmp.Or(o.Watchdog, defaultWatchdog)
 	if o.Watchdog < time.Millisecond || o.Watchdog > time.Minute {
 		return nil, fmt.Errorf("%w: a watchdog of %v is not in 1 ms to 1 minute", ErrOptions, o.Watchdog)
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -117,16 +118,14 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	if local.Addr().Is6() {
 		network, family = "udp6", "ip6"
 	}
-	mtu := o.MTU
-	if mtu == 0 {
-		mtu = DefaultUDPMTU
-		if family == "ip6" {
-			mtu = defaultUDP6MTU
-		}
-		if o.Key != nil {
-			mtu -= sealed.Overhead
-		}
+	mtu := DefaultUDPMTU
+	if family == "ip6" {
+		mtu = defaultUDP6MTU
 	}
+	if o.Key != nil {
+		mtu -= sealed.Overhead
+	}
+	mtu = cmp.Or(o.MTU, mtu)
 	if err := checkMTU(mtu); err != nil {
 		return nil, err
 	}
@@ -151,16 +150,16 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
 	ring := newHalf(ringSize)
-	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: line.Aligned(mtu), reserved: -1, log: o.Logger,
+	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: line.Aligned(mtu), reserved: -1, log: cmp.Or(o.Logger, slog.Default()),
 		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), stopped: make(chan struct{})}
-	if u.log == nil {
-		u.log = slog.Default()
-	}
 	if a, ok := conn.LocalAddr().(*net.UDPAddr); ok {
 		u.local = a.AddrPort()
 	}
 	if o.Key != nil {
-		u.seal(o.Key, o.renewal)
+		u.tunnel, u.box = sealed.New(o.Key, o.renewal, u.write), sealed.NewSealer(mtu)
+		for _, a := range peers {
+			u.tunnel.Configure(a)
+		}
 	}
 	go u.receive()
 	return u, nil
@@ -263,8 +262,9 @@ func (u *UDP) send(frame []byte, to netip.AddrPort) {
 		return
 	}
 	datagram, wake := link.Seal(u.box, frame)
-	if wake {
-		u.kick()
+	if wake { // the receiver is to look after the tunnel now
+		u.kicked.Store(true)
+		_ = u.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 	if datagram != nil {
 		u.write(datagram, to)

@@ -13,15 +13,6 @@ type Key = sealed.Key
 // ReadKey reads a key of 64 hexadecimal digits from a file that only its owner may read.
 func ReadKey(file string) (*Key, error) { return sealed.ReadKey(file) }
 
-// seal gives the wire a key, before it is used.
-func (u *UDP) seal(key *sealed.Key, l sealed.Limits) {
-	u.tunnel = sealed.New(key, l, u.write)
-	u.box = sealed.NewSealer(u.mtu)
-	for _, a := range u.peers {
-		u.tunnel.Configure(a)
-	}
-}
-
 // unseal takes a datagram of a wire with a key.
 func (u *UDP) unseal(p []byte, from netip.AddrPort, now time.Time) {
 	n, ok := sealed.FrameSize(p)
@@ -41,12 +32,6 @@ func (u *UDP) unseal(p []byte, from netip.AddrPort, now time.Time) {
 	if u.tunnel.Open(frame, p, from, now) && u.hear(frame, from, now) {
 		u.deliver(n)
 	}
-}
-
-// kick makes the receiver look after the tunnel now.
-func (u *UDP) kick() {
-	u.kicked.Store(true)
-	_ = u.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
 // tend does what is due, and has the socket come back for what will be.

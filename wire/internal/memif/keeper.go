@@ -89,7 +89,7 @@ func (k *keeper) round() bool {
 	events := k.fds[fdPeers+len(k.peers):]
 	if k.fds[fdBell].Revents != 0 {
 		p.bell.drain()
-		k.watch.rung()
+		k.watch.next, k.watch.idleRounds = time.Time{}, 0 // there may be another sleeper
 	}
 	if err := k.broken(); err != nil {
 		k.drop(k.guest, err)
@@ -290,7 +290,10 @@ func (k *keeper) drop(q *peer, err error) {
 	if !visitor {
 		k.guest = nil // before the peer is told: the next client may come
 	}
-	q.disconnect(err)
+	if text := reasonFor(err); text != "" {
+		_ = q.conn.Send(protocol.Disconnect{Reason: text}, -1)
+	}
+	q.conn.Close()
 	if !visitor || !left {
 		p.note(p.fail(op, q.name, err, hint)) // else it has wanted nothing
 	}

@@ -100,7 +100,15 @@ func (o Options) Check() error { return o.complete() }
 
 // complete sets defaults and checks everything.
 func (o *Options) complete() error {
-	o.setDefaults()
+	queues, size := 1, DefaultRing
+	if o.Role == Server {
+		queues, size = MaxQueues, MaxRing
+	}
+	o.Queues, o.Ring = cmp.Or(o.Queues, queues), cmp.Or(o.Ring, size)
+	o.Buffer, o.MTU = cmp.Or(o.Buffer, DefaultBuffer), cmp.Or(o.MTU, DefaultMTU)
+	o.Name = cmp.Or(o.Name, "trapeze")
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
 	bad := func(field string, value any, want string) error {
 		return fmt.Errorf("%w: memif %s %v: want %s", ends.ErrOptions, field, value, want)
 	}
@@ -132,18 +140,6 @@ func (o *Options) complete() error {
 			o.Buffer*min(o.Ring, ring.MaxParts), o.Ring, o.Buffer))
 	}
 	return nil
-}
-
-func (o *Options) setDefaults() {
-	queues, size := 1, DefaultRing
-	if o.Role == Server {
-		queues, size = MaxQueues, MaxRing
-	}
-	o.Queues, o.Ring = cmp.Or(o.Queues, queues), cmp.Or(o.Ring, size)
-	o.Buffer, o.MTU = cmp.Or(o.Buffer, DefaultBuffer), cmp.Or(o.MTU, DefaultMTU)
-	o.Name = cmp.Or(o.Name, "trapeze")
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
 }
 
 // layout is a client's arrangement of memory for so many rings.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -99,17 +100,8 @@ func closeFile(fd int) {
 	}
 }
 
-// disconnect closes the connection. It first sends a DISCONNECT with the reason,
-// unless the peer is gone or the reason came from the peer.
-func (q *peer) disconnect(err error) {
-	if text := reasonFor(err); text != "" {
-		_ = q.conn.Send(protocol.Disconnect{Reason: text}, -1)
-	}
-	q.conn.Close()
-}
-
 // reasonFor is the text for a peer when a connection ends with err; empty if
-// there is nothing to tell.
+// there is nothing to tell, as the peer is gone or has said it.
 func reasonFor(err error) string {
 	var message *protocol.Error
 	var violation *ring.Violation
@@ -219,12 +211,13 @@ func (q *peer) bring() error {
 	o := &q.keeper.port.options
 	s := newSession()
 	q.session = s
-	memory, file, err := createRegion(q.layout.Size())
+	// Neither side can cut it off.
+	file, memory, err := memfile.Map("memif", q.layout.Size(), memfile.Options{Seals: memfile.Final, Filled: true})
 	if err != nil {
 		return err
 	}
-	q.file, s.regions = file, []*region{memory}
-	q.layout.Format(memory.memory)
+	q.file, s.regions = file, []*region{newRegion(memory)}
+	q.layout.Format(memory)
 	q.steps = []step{
 		{protocol.Init{Version: protocol.Version, ID: o.ID, Mode: protocol.ModeEthernet, Secret: o.Secret, Name: o.Name}, -1},
 		{protocol.AddRegion{Index: 0, Size: q.layout.Size()}, file},

@@ -65,7 +65,7 @@ func (p *Port) receive() []byte {
 			if r.ring().Holding() {
 				// It is the caller's until Release. What there was of the
 				// session's memory is private by now, or soon.
-				return r.held()
+				return r.ring().Receive()
 			}
 			p.countReceiver()
 			r.session.leave()
@@ -85,9 +85,6 @@ func (p *Port) receive() []byte {
 	r.fast = r.ring()
 	return p.Receive()
 }
-
-// held returns the frame that Receive has returned before.
-func (r *receiver) held() []byte { return r.ring().Receive() }
 
 // lookAround is called after the ring whose turn it is was found empty. It
 // looks at the others, and at what there is to do when nothing comes.

@@ -33,25 +33,9 @@ func newRegion(memory []byte) *region {
 // unmap ends a mapping of ours, which cannot fail.
 func unmap(memory []byte) { _ = unix.Munmap(memory) }
 
-func (r *region) retire() {
-	// If there is no memory for the kernel's own tables, the peer's stays
-	// mapped until release.
-	_ = replace(r.memory)
-}
-
 func (r *region) release() {
 	r.cleanup.Stop()
 	unmap(r.memory)
-}
-
-// createRegion makes memory for both, which neither can cut off, and returns the
-// file behind it too.
-func createRegion(size uint64) (*region, int, error) {
-	file, memory, err := memfile.Map("memif", size, memfile.Options{Seals: memfile.Final, Filled: true})
-	if err != nil {
-		return nil, -1, err
-	}
-	return newRegion(memory), file, nil
 }
 
 // mapRegion maps size bytes of the peer's file, which must be memory: touching

@@ -1,8 +1,6 @@
 package memif
 
-import (
-	"time"
-)
+import "time"
 
 const (
 	// lookEvery is the time between two looks at the rings of a port with a sleeper to wake.
@@ -28,9 +26,6 @@ type watch struct {
 	emptyWakeups int
 	maskedUntil  time.Time // no interrupts are looked at until then
 }
-
-// rung has the rings looked at: there may be another sleeper.
-func (w *watch) rung() { w.next, w.idleRounds = time.Time{}, 0 }
 
 // interrupted passes an interrupt on.
 func (w *watch) interrupted() error {

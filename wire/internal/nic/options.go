@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -67,12 +68,7 @@ func IsAddress(address string) bool {
 func (o Options) Check() error { return o.complete() }
 
 func (o *Options) complete() error {
-	if o.MTU == 0 {
-		o.MTU = DefaultMTU
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.MTU, o.Logger = cmp.Or(o.MTU, DefaultMTU), cmp.Or(o.Logger, slog.Default())
 	most := MaxMTU
 	if strings.HasPrefix(o.Address, ethernet.SchemeAFXDP+":") {
 		most = maxOverAFXDP
@@ -99,12 +95,6 @@ func interfaceMTU(address string) int {
 		return 0 // opening it says why
 	}
 	return max(datasheet.MinMTU, min(i.MTU+ethernet.HeaderSize, maxOverAFXDP))
-}
-
-// config has the options of the NIC, but for the pool.
-func (o *Options) config() ethernet.Options {
-	return ethernet.Options{MTU: o.MTU - ethernet.HeaderSize, MAC: ethernet.MAC(o.MAC), Promiscuous: o.Promiscuous,
-		ReceiveDescriptors: ringSize, SendDescriptors: ringSize, Interrupts: true, Logger: o.Logger}
 }
 
 // pool is where frames lie.

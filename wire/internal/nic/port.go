@@ -85,9 +85,8 @@ func open(ctx context.Context, o Options) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := o.config()
-	c.Pool = pool
-	nic, err := ethernet.Open(ctx, o.Address, c)
+	nic, err := ethernet.Open(ctx, o.Address, ethernet.Options{MTU: o.MTU - ethernet.HeaderSize, MAC: ethernet.MAC(o.MAC),
+		Promiscuous: o.Promiscuous, ReceiveDescriptors: ringSize, SendDescriptors: ringSize, Interrupts: true, Logger: o.Logger, Pool: pool})
 	if errors.Is(err, vfio.ErrUnknownScheme) {
 		err = &ethernet.Error{Op: "open", Device: o.Address, Err: err,
 			Hint: "a program imports what its NICs need: ethernet/drivers, and vfio/kernel for pci:"}

@@ -1,6 +1,9 @@
 package sealed
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits say when keys are renewed. The zero value of a field means its default.
 type Limits struct {
@@ -39,13 +42,7 @@ const (
 )
 
 func (l *Limits) complete() {
-	if l.Frames == 0 {
-		l.Frames = DefaultFrames
-	}
-	if l.Age <= 0 {
-		l.Age = DefaultAge
-	}
-	l.Frames = min(l.Frames, maxNumber/4)
+	l.Frames, l.Age = min(cmp.Or(l.Frames, DefaultFrames), maxNumber/4), cmp.Or(l.Age, DefaultAge)
 }
 
 // Stats says what a tunnel refused, by cause, and what it did.

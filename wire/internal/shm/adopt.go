@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -13,9 +14,7 @@ import (
 // in the other role. Path only names the wire in errors. Adopt returns once the link is up.
 // When the peer goes the link is down for good. Errors are those of New.
 func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
-	if o.Path == "" {
-		o.Path = "@adopted"
-	}
+	o.Path = cmp.Or(o.Path, "@adopted")
 	p, err := newPort(o)
 	if err == nil && o.Role == RoleAuto {
 		p.discard()

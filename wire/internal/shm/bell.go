@@ -99,8 +99,9 @@ func (p *Port) hear(s *session) (quit func()) {
 	listening.Go(func() {
 		defer listens()
 		listen(s.own, listens, func() {
-			if err := s.wokenOnce(); err != nil {
-				s.end(err)
+			// A peer that went on would keep this side busy.
+			if n, most := s.woken.Add(1), s.Slept.Load(); n > most {
+				s.end(broken("number of wake-ups", n, fmt.Sprintf("at most %d: how often this side has slept", most)))
 				return
 			}
 			p.counts.woken.Add(1)
@@ -113,13 +114,4 @@ func (p *Port) hear(s *session) (quit func()) {
 		_ = s.own.SetReadDeadline(time.Unix(1, 0))
 		listening.Wait()
 	}
-}
-
-// wokenOnce counts a wake-up. There can be no more of them than this side has
-// asked for: a peer that goes on would keep it busy.
-func (s *session) wokenOnce() error {
-	if n, most := s.woken.Add(1), s.Slept.Load(); n > most {
-		return broken("number of wake-ups", n, fmt.Sprintf("at most %d: how often this side has slept", most))
-	}
-	return nil
 }

@@ -42,14 +42,11 @@ func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 
 func (p *Port) Reach(id uint32, offset, n uint64, write bool) []byte {
 	// After inUse is set: what is in the table now is not unmapped.
-	t := p.loan.theirs.Load()
-	if t == nil {
-		return nil
-	}
-	for i := range *t {
+	t := *p.loan.theirs.Load()
+	for i := range t {
 		// A frame of a session that has ended means nothing of the peer that has
 		// come since. Before the first frame there is no session here.
-		if b := &(*t)[i]; b.id == id && (b.of == p.session || p.session == nil) {
+		if b := &t[i]; b.id == id && (b.of == p.session || p.session == nil) {
 			if size := uint64(len(b.mem)); offset > size || n > size-offset || write && !b.write {
 				return nil
 			}
@@ -91,7 +88,7 @@ func (p *Port) endUse() {
 
 // takeOffer maps what the peer exports.
 func (p *Port) takeOffer(s *session, m message, fd int) error {
-	t := p.theirs()
+	t := *p.loan.theirs.Load()
 	switch {
 	case len(t) >= maxExports:
 		return broken("number of exports", uint64(len(t))+1, fmt.Sprintf("at most %d", maxExports))
@@ -111,13 +108,6 @@ func (p *Port) takeOffer(s *session, m message, fd int) error {
 		p.loan.theirs.Store(&t)
 	}
 	return s.conn.send(answer)
-}
-
-func (p *Port) theirs() []borrowed {
-	if t := p.loan.theirs.Load(); t != nil {
-		return *t
-	}
-	return nil
 }
 
 func mapOffer(s *session, m message, fd int) (borrowed, error) {
@@ -147,7 +137,7 @@ func mapOffer(s *session, m message, fd int) (borrowed, error) {
 
 // takeBack unmaps what the peer exports no more.
 func (p *Port) takeBack(s *session, m message) error {
-	t := p.theirs()
+	t := *p.loan.theirs.Load()
 	if i := slices.IndexFunc(t, func(b borrowed) bool { return b.id == m.id }); i >= 0 {
 		old := t[i].memory
 		t = slices.Delete(slices.Clone(t), i, i+1)
@@ -199,10 +189,9 @@ func (p *Port) endLoans() {
 	p.listLent()
 	p.mu.Unlock()
 	var old []*mapping
-	for _, b := range p.theirs() {
+	for _, b := range *p.loan.theirs.Swap(new([]borrowed)) {
 		old = append(old, b.memory)
 	}
-	p.loan.theirs.Store(nil)
 	if t := p.theirTable.Load(); t != nil {
 		old = append(old, t.memory)
 	}

@@ -233,12 +233,11 @@ func (p *Port) Unexport(id uint32) error {
 // Lend says in which exported memory the peer finds b. ok is false if b is not all in one, or the peer
 // has not mapped that. It takes some nanoseconds; the data path may call it.
 func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
-	if t := p.loan.lent.Load(); t != nil && p.LinkUp() {
-		for i := range *t {
-			e := &(*t)[i]
-			if at, in := within(b, e.mem); in {
+	if t := *p.loan.lent.Load(); p.LinkUp() {
+		for i := range t {
+			if at, in := within(b, t[i].mem); in {
 				p.counts.lent.Add(1)
-				return e.id, at, true
+				return t[i].id, at, true
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func (p *Port) listen(ctx context.Context) error {
 func (p *Port) accept(l *listener, c *net.UnixConn) {
 	found := newConn(c)
 	switch {
-	case p.options.abstract() && !found.samePeer():
+	case p.options.Path[0] == '@' && !found.samePeer():
 		p.counts.refused.Add(1)
 		found.Close()
 	case l.taken.CompareAndSwap(false, true):

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -70,12 +71,7 @@ func (o *Options) complete() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ends.ErrOptions}, a...)...)
 	}
-	if o.MTU == 0 {
-		o.MTU = DefaultMTU
-	}
-	if o.Ring == 0 {
-		o.Ring = DefaultRing
-	}
+	o.MTU, o.Ring = cmp.Or(o.MTU, DefaultMTU), cmp.Or(o.Ring, DefaultRing)
 	switch {
 	case unixsocket.CheckPath(o.Path) != nil:
 		return bad("%w", unixsocket.CheckPath(o.Path))
@@ -94,8 +90,6 @@ func (o *Options) complete() error {
 	}
 	return nil
 }
-
-func (o *Options) abstract() bool { return o.Path[0] == '@' }
 
 // ringFor returns the size of rings that were asked to have wish bytes and must
 // carry frames of up to mtu bytes.

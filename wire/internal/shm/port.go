@@ -112,6 +112,8 @@ func newPort(o Options) (*Port, error) {
 	}
 	p := &Port{options: o, offers: map[uint32]*export{}}
 	p.loan.idle = make(chan struct{}, 1)
+	p.loan.theirs.Store(new([]borrowed))
+	p.loan.lent.Store(new([]lent))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.state.Store(stateLost)
 	p.makeTable()

@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/internal/round"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 const (
-	// line keeps rings and buffers on cache lines of their own.
-	line = 64
 	// ringAlign keeps a ring off the neighbour that amd64 fetches along with a
-	// cache line.
-	ringAlign = 2 * line
+	// cache line. Rings and buffers are on lines of their own.
+	ringAlign = 2 * line.LineSize
 	// buffersAlign is a page.
 	buffersAlign = 4096
 )
@@ -43,8 +42,8 @@ func (l Layout) Check() error {
 		return fmt.Errorf("%w: %d and %d rings", ErrRing, l.C2S, l.S2C)
 	case l.Log2 > MaxLog2:
 		return fmt.Errorf("%w: 2^%d descriptors, at most 2^%d", ErrRing, l.Log2, MaxLog2)
-	case l.Capacity < line || l.Capacity > MaxFrame || l.Capacity%line != 0:
-		return fmt.Errorf("%w: buffers of %d bytes: want a multiple of %d up to %d", ErrRing, l.Capacity, line, MaxFrame)
+	case l.Capacity < line.LineSize || l.Capacity > MaxFrame || l.Capacity%line.LineSize != 0:
+		return fmt.Errorf("%w: buffers of %d bytes: want a multiple of %d up to %d", ErrRing, l.Capacity, line.LineSize, MaxFrame)
 	case l.Size() > math.MaxUint32:
 		return fmt.Errorf("%w: %d bytes of memory, offsets have 32 bits", ErrRing, l.Size())
 	}
@@ -53,7 +52,7 @@ func (l Layout) Check() error {
 
 func (l Layout) stride() uint64 {
 	if l.Apart {
-		return uint64(l.Capacity) + line
+		return uint64(l.Capacity) + line.LineSize
 	}
 	return uint64(l.Capacity)
 }
@@ -122,7 +121,7 @@ func (s *shared) setup(scratch []byte) {
 
 // Scratch returns room for one frame that cannot be used where it is in shared
 // memory. All senders of one goroutine may share one, and so may all receivers.
-func Scratch() []byte { return alignedBytes(MaxFrame) }
+func Scratch() []byte { return line.Aligned(MaxFrame) }
 
 // Sender returns the client's end of a ring from client to server. The layout
 // is sound, and memory is formatted.

@@ -16,9 +16,3 @@ func (s *shared) view(memory []byte, offset uint64, log2 uint8) {
 func aligned(memory []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%Align == 0
 }
-
-// alignedBytes returns n bytes that start at a multiple of Align.
-func alignedBytes(n int) []byte {
-	words := make([]uint64, (n+7)/8)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
-}
