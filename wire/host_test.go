@@ -90,9 +90,7 @@ func TestHostDelivers(t *testing.T) {
 			send(from, f)
 			for k, at := range p {
 				if k != j {
-					if got := at.Receive(); got != nil {
-						t.Fatalf("a frame to station %d came to %d", j, k)
-					}
+					must.Be(t, at.Receive() != nil, false, "a frame to station %d came to %d", j, k)
 				} else if got := receive(at); !bytes.Equal(got, f) {
 					t.Fatalf("from %d to %d: %d bytes, want %d", i, j, len(got), len(f))
 				}
@@ -144,9 +142,7 @@ func TestHostLeaves(t *testing.T) {
 	a, b := joinHost(t, 1), joinHost(t, 2)
 	hostMembers(t, a, 2)
 	must.OK(t, b.Close())
-	if err := b.Close(); err != nil {
-		t.Errorf("a second Close: %v", err)
-	}
+	should.OK(t, b.Close())
 	hostMembers(t, a, 1)
 	again := joinHost(t, 2)
 	hostMembers(t, a, 2)

@@ -117,9 +117,7 @@ func TestSwitchWatchdog(t *testing.T) {
 	p[2].Release()
 	must.Same(t, receive(p[2]), short, "bytes after the frame that stalled")
 	p[0].Commit()
-	if f := p[2].Receive(); f != nil {
-		t.Fatalf("%d bytes of the frame that stalled", len(f))
-	}
+	must.Be(t, p[2].Receive() != nil, false, "a frame that stalled goes on")
 	should.Same(t, carry(p[0], p[2], long), long, "the next frame does not pass")
 	if e := wire.Broke(p[2]); e == nil || !errors.Is(e, wire.ErrStalled) || e.Station != stationMAC(0) || e.From != 0 ||
 		e.To != 2 || e.Passed != 200 || e.Length != len(long) || !strings.Contains(e.Error(), stationMAC(0).String()) {

@@ -75,10 +75,7 @@ func nicPair(t *testing.T) (wire.Port, wire.Port) {
 	t.Helper()
 	var ends [2]*wire.NIC
 	for i := range ends {
-		var err error
-		if ends[i], err = wire.NewNIC(t.Context(), wire.NICOptions{Address: cable.Scheme + ":" + t.Name()}); err != nil {
-			t.Fatal(err)
-		}
+		ends[i] = must.Get(wire.NewNIC(t.Context(), wire.NICOptions{Address: cable.Scheme + ":" + t.Name()}))(t)
 	}
 	return ends[0], ends[1]
 }

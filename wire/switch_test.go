@@ -91,13 +91,9 @@ func TestSwitchStationIsNotTakenOver(t *testing.T) {
 		waiting(p)
 	}
 	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
-	if n := waiting(p); n[0] != 1 || n[2] != 0 {
-		t.Errorf("frames for port 0 went to %v", n)
-	}
+	should.Same(t, waiting(p), []int{1, 0, 0}, "frames for port 0")
 	must.OK(t, faulty.Close())
-	if err := p[2].Claim(stationMAC(0)); err != nil {
-		t.Errorf("a claim after the port was closed: %v", err)
-	}
+	should.OK(t, p[2].Claim(stationMAC(0)))
 }
 
 // TestSwitchStationComesBack: a station that was heard at another port in between is
@@ -109,9 +105,7 @@ func TestSwitchStationComesBack(t *testing.T) {
 		waiting(p)
 	}
 	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
-	if n := waiting(p); n[0] != 1 || n[2] != 0 {
-		t.Errorf("frames went to %v", n)
-	}
+	should.Same(t, waiting(p), []int{1, 0, 0}, "frames")
 }
 
 func TestSwitchPlugs(t *testing.T) {
@@ -123,16 +117,12 @@ func TestSwitchPlugs(t *testing.T) {
 		t.Fatalf("told %d times, links %v %v", told, p[0].LinkUp(), p[1].LinkUp())
 	}
 	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
-	if n := waiting(p); n[1] != 0 || n[2] != 1 {
-		t.Fatalf("frames %v", n)
-	}
+	must.Same(t, waiting(p), []int{0, 0, 1}, "frames")
 	p[2].Close()
 	must.Be(t, p[0].LinkUp(), false, "the link is up with nobody there")
 	p[1].SetLink(true)
 	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
-	if n := waiting(p); n[1] != 1 || n[2] != 0 {
-		t.Fatalf("frames %v", n)
-	}
+	must.Same(t, waiting(p), []int{0, 1, 0}, "frames")
 }
 
 // TestSwitchHoldsSendersUp: a full port takes no more, and loses nothing.

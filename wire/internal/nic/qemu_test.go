@@ -160,10 +160,7 @@ func TestQEMUVIA(t *testing.T) {
 		defer cancel()
 		var ends [2]*via.NIC
 		for i := range ends {
-			var err error
-			if ends[i], err = via.Open(ctx, fmt.Sprintf("eth:qemu:%d", i), via.Options{Logger: quiet}); err != nil {
-				t.Fatal(err)
-			}
+			ends[i] = must.Get(via.Open(ctx, fmt.Sprintf("eth:qemu:%d", i), via.Options{Logger: quiet}))(t)
 			t.Cleanup(func() { _ = ends[i].Close() })
 		}
 		return ends[0], ends[1]

@@ -62,9 +62,7 @@ func TestBells(t *testing.T) {
 				r.ours[asleepOffset] = 0
 				ring(t, theirs)
 				waittest.Rung(t, woken)
-				if got := receiveFrom(t, p); string(got) != "you too" {
-					t.Errorf("received %q", got)
-				}
+				should.Be(t, string(receiveFrom(t, p)), "you too", "received")
 			}
 			// A ring that comes before a port listens wakes it, and is not counted; nor is one of two that come at a time, as
 			// where the function is called since the port begins to listen.

@@ -37,11 +37,11 @@ func runChild(s string) error {
 	w := worker{p, ctx, do}
 	switch do.Do {
 	case "echo":
-		err = w.echo()
+		w.echo()
 	case "sleep":
-		err = w.sleep()
+		w.sleep()
 	case "stream":
-		err = w.stream()
+		w.stream()
 	default:
 		err = fmt.Errorf("task %q", do.Do)
 	}
@@ -59,11 +59,11 @@ type worker struct {
 // is to end.
 const looksPerCheck = 1 << 14
 
-// wait waits for a frame; nil: it is to end.
-func (w *worker) wait() []byte {
+// until looks for a frame, or for room for one; nil: it is to end.
+func (w *worker) until(look func() []byte) []byte {
 	for i := 1; ; i++ {
-		if f := w.p.Receive(); f != nil {
-			return f
+		if b := look(); b != nil {
+			return b
 		}
 		if i%looksPerCheck == 0 {
 			if w.ctx.Err() != nil {
@@ -76,18 +76,10 @@ func (w *worker) wait() []byte {
 
 // space waits for room for a frame; nil: it is to end.
 func (w *worker) space(n int) []byte {
-	for i := 1; ; i++ {
-		if b := w.p.Reserve(n); b != nil {
-			return b
-		}
+	return w.until(func() []byte {
 		w.p.Flush()
-		if i%looksPerCheck == 0 {
-			if w.ctx.Err() != nil {
-				return nil
-			}
-			runtime.Gosched()
-		}
-	}
+		return w.p.Reserve(n)
+	})
 }
 
 // send sends a frame, in pieces if the task says so.
@@ -96,71 +88,46 @@ func (w *worker) send(frame []byte) bool {
 	if b == nil {
 		return false
 	}
-	w.fill(b, frame)
-	w.p.Flush()
-	return true
-}
-
-func (w *worker) fill(b, frame []byte) {
-	step := w.task.Piece
-	if step == 0 || step >= len(frame) {
-		copy(b, frame)
-		w.p.Commit()
-		return
-	}
 	at := 0
-	for ; at+step < len(frame); at += step {
+	for step := w.task.Piece; step > 0 && at+step < len(frame); at += step {
 		copy(b[at:at+step], frame[at:])
 		w.p.Publish(at + step)
 	}
 	copy(b[at:], frame[at:])
 	w.p.Commit()
+	w.p.Flush()
+	return true
 }
 
 // receive copies a frame out as it comes in. It reports whether it came whole.
 func (w *worker) receive(into []byte) (n int, ok bool) {
-	f := w.wait()
-	if f == nil {
-		return 0, false
-	}
-	return len(f), w.copyOut(into, f)
-}
-
-func (w *worker) copyOut(into, f []byte) bool {
-	for at := 0; ; {
+	f := w.until(w.p.Receive)
+	defer w.p.Release()
+	for at := 0; f != nil; {
 		n, aborted := w.p.Arrived()
 		if aborted {
-			w.p.Release()
-			return false
+			break
 		}
 		copy(into[at:], f[at:n])
 		if at = n; at == len(f) {
-			w.p.Release()
-			return true
+			return n, true
 		}
 	}
+	return 0, false
 }
 
 // echo sends back what comes.
-func (w *worker) echo() error {
+func (w *worker) echo() {
 	buf := make([]byte, 1<<17)
-	for i := 0; w.task.Frames == 0 || i < w.task.Frames; i++ {
-		n, ok := w.receive(buf)
-		if !ok {
-			if w.ctx.Err() != nil {
-				return nil
-			}
-			continue
-		}
-		if !w.send(buf[:n]) {
-			return nil
+	for w.ctx.Err() == nil {
+		if n, ok := w.receive(buf); ok {
+			w.send(buf[:n])
 		}
 	}
-	return nil
 }
 
 // sleep sends back each frame that comes, and blocks until one does.
-func (w *worker) sleep() error {
+func (w *worker) sleep() {
 	wake, woken := waittest.Bell()
 	for w.ctx.Err() == nil {
 		w.p.SetWake(wake)
@@ -178,19 +145,15 @@ func (w *worker) sleep() error {
 		w.p.Flush()
 		w.p.Release()
 	}
-	return nil
 }
 
 // stream sends numbered frames until it is killed.
-func (w *worker) stream() error {
+func (w *worker) stream() {
 	frame := make([]byte, w.task.Size)
 	for i := uint64(0); w.ctx.Err() == nil; i++ {
 		mark(frame, i)
-		if !w.send(frame) {
-			return nil
-		}
+		w.send(frame)
 	}
-	return nil
 }
 
 // mark fills a frame with what belongs to number i.

@@ -98,14 +98,10 @@ func TestBorrowedMemoryCannotBeWritten(t *testing.T) {
 	if err := unix.Fstat(got, &st); err != nil || st.Mode&0o077 != 0 {
 		t.Errorf("mode %o, %v", st.Mode, err)
 	}
-	if _, _, ok := p.Lend(mem); ok {
-		t.Error("lent before the peer has mapped it")
-	}
+	should.Be(t, lends(p, mem), false, "lent before the peer has mapped it")
 	r.send(msgExported, id, uint64(unix.ENOMEM), 0, 0)
 	waittest.Until(t, "the peer's trouble is known", func() bool { return errors.Is(p.Err(), unix.ENOMEM) })
-	if _, _, ok := p.Lend(mem); ok {
-		t.Error("lent though the peer cannot map it")
-	}
+	should.Be(t, lends(p, mem), false, "lent though the peer cannot map it")
 	r.send(msgExported, id, 0, 0, 0)
 	lentAt(t, p, mem)
 }

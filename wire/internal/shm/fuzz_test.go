@@ -146,9 +146,7 @@ func healthy(t *testing.T, p *shm.Port, path string) {
 	for i := range 3 {
 		copy(r.frames()[64*i:], "well")
 		r.put(i, 4, 4, 1)
-		if got := receiveFrom(t, p); string(got) != "well" {
-			t.Fatalf("received %q", got)
-		}
+		must.Be(t, string(receiveFrom(t, p)), "well", "received")
 	}
 	r.close()
 	waittest.Until(t, "the peer is gone", func() bool { return !p.LinkUp() })

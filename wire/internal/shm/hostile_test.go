@@ -130,9 +130,7 @@ func TestBrokenRules(t *testing.T) {
 			up(t, p)
 			copy(again.frames(), "a good frame")
 			again.put(0, 12, 12, 1)
-			if got := receiveFrom(t, p); string(got) != "a good frame" {
-				t.Errorf("received %q", got)
-			}
+			should.Be(t, string(receiveFrom(t, p)), "a good frame", "received")
 		})
 	}
 }
@@ -188,9 +186,7 @@ func TestPeerChangesFrames(t *testing.T) {
 	p.Release()
 	copy(r.frames()[256:], "next")
 	r.put(1, 4, 4, 1)
-	if got := receiveFrom(t, p); string(got) != "next" {
-		t.Errorf("received %q", got)
-	}
+	should.Be(t, string(receiveFrom(t, p)), "next", "received")
 }
 
 // TestWritesAfterItsEnd: a peer that has left, but goes on writing, is listened to for

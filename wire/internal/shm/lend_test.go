@@ -46,6 +46,12 @@ func lendable(t testing.TB, size int) (fd int, mem []byte) {
 	return fd, mem
 }
 
+// lends reports whether the peer finds b in what p has exported.
+func lends(p *shm.Port, b []byte) bool {
+	_, _, ok := p.Lend(b)
+	return ok
+}
+
 // lentAt waits until the peer has mapped what b lies in.
 func lentAt(t testing.TB, p *shm.Port, b []byte) (id uint32, offset uint64) {
 	t.Helper()
@@ -70,13 +76,9 @@ func TestLend(t *testing.T) {
 	}
 	for name, p := range map[string][]byte{"before": mem[:10], "over its start": mem[2*page-1 : 2*page+1],
 		"over its end": mem[7*page-101 : 7*page], "elsewhere": make([]byte, 10)} {
-		if _, _, ok := a.Lend(p); ok {
-			t.Errorf("bytes %s can be lent", name)
-		}
+		should.Be(t, lends(a, p), false, "bytes %s can be lent", name)
 	}
-	if _, _, ok := b.Lend(part[:10]); ok {
-		t.Error("the peer lends what is ours")
-	}
+	should.Be(t, lends(b, part[:10]), false, "the peer lends what is ours")
 	size := uint64(len(part))
 	for _, tt := range []struct{ offset, n uint64 }{{0, size}, {0, 0}, {size, 0}, {300, 100}, {size - 1, 1}} {
 		if got := b.Borrow(id, tt.offset, tt.n); uint64(len(got)) != tt.n || !bytes.Equal(got, part[tt.offset:tt.offset+tt.n]) || got == nil {
@@ -92,20 +94,14 @@ func TestLend(t *testing.T) {
 			t.Errorf("region %d, %d bytes at %d: %d bytes", tt.id, tt.n, tt.offset, len(got))
 		}
 	}
-	if got := a.Borrow(id, 0, 1); got != nil {
-		t.Error("this side borrows what is its own")
-	}
+	should.Be(t, a.Borrow(id, 0, 1) != nil, false, "this side borrows what is its own")
 	mem[2*page] = 99
 	should.Be(t, b.Borrow(id, 0, 1)[0], 99, "what changes is not seen")
 	b.Receive() // gives it back
 	must.OK(t, a.Unexport(id))
 	should.Be(t, borrowedMaps(t), 0, "mappings after Unexport")
-	if got := b.Borrow(id, 0, 1); got != nil {
-		t.Error("borrowed after Unexport")
-	}
-	if _, _, ok := a.Lend(part[:1]); ok {
-		t.Error("lent after Unexport")
-	}
+	should.Be(t, b.Borrow(id, 0, 1) != nil, false, "borrowed after Unexport")
+	should.Be(t, lends(a, part[:1]), false, "lent after Unexport")
 	should.Fail(t, a.Unexport(id), shm.ErrNotExported, "Unexport again")
 }
 
@@ -138,9 +134,7 @@ func TestLendOverSessions(t *testing.T) {
 	mark(m.Bytes(), 3)
 	id := must.Get(a.Export(m.FD(), 0, m.Bytes()))(t)
 	for range 3 {
-		if _, _, ok := a.Lend(m.Bytes()); ok {
-			t.Error("lent to nobody")
-		}
+		should.Be(t, lends(a, m.Bytes()), false, "lent to nobody")
 		b := open(t, shm.Options{Path: path, Role: shm.RoleConnect, Share: true})
 		lentAt(t, a, m.Bytes())
 		if n, ok := marked(b.Borrow(id, 0, m.Size())); n != 3 || !ok {

@@ -41,13 +41,12 @@ func TestMain(m *testing.M) {
 // task is what a second process does.
 type task struct {
 	// Do is echo, sleep or stream.
-	Do     string
-	Path   string
-	Role   shm.Role
-	MTU    int
-	Size   int // of frames
-	Piece  int // of a frame that is shown before it is whole; 0: frames come whole
-	Frames int // 0: until the other end is closed
+	Do    string
+	Path  string
+	Role  shm.Role
+	MTU   int
+	Size  int // of frames
+	Piece int // of a frame that is shown before it is whole; 0: frames come whole
 }
 
 // child is a second process, which ends when its input does.

@@ -119,9 +119,7 @@ func TestKilledListener(t *testing.T) {
 		c.line()
 		up(t, p)
 		sendTo(t, p, []byte("are you there?"))
-		if got := receiveFrom(t, p); string(got) != "are you there?" {
-			t.Errorf("%q", got)
-		}
+		should.Be(t, string(receiveFrom(t, p)), "are you there?", "received")
 		c.kill()
 		waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
 	}

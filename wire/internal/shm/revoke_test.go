@@ -100,10 +100,7 @@ func TestBorrowOverSessions(t *testing.T) {
 	for i := range ids {
 		a := open(t, shm.Options{Path: path, Role: shm.RoleConnect, Share: true})
 		fd, mem := lendable(t, page)
-		var err error
-		if ids[i], err = a.Export(fd, 0, mem); err != nil {
-			t.Fatal(err)
-		}
+		ids[i] = must.Get(a.Export(fd, 0, mem))(t)
 		lentAt(t, a, mem)
 		if i == 1 {
 			break

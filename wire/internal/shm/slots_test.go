@@ -208,9 +208,7 @@ func TestShortFramesOfOneThatLeft(t *testing.T) {
 	f := next("second")
 	again := joinRaw(t, r.path, 0)
 	up(t, p)
-	if b := p.Reserve(64); b == nil {
-		t.Error("Reserve holds up while the link is down")
-	}
+	should.Be(t, p.Reserve(64) != nil, true, "Reserve holds up while the link is down")
 	p.Commit()
 	p.Flush()
 	should.Be(t, string(f), "second", "%q", f)
