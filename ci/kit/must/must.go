@@ -2,6 +2,7 @@
 package must
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
@@ -9,6 +10,14 @@ import (
 
 // TB is a test.
 type TB = should.TB
+
+// Hold claims that a condition holds. If it does not, the test says what is.
+func Hold(t TB, ok bool, format string, is ...any) {
+	if !ok {
+		t.Helper()
+		t.Fatal(fmt.Sprintf(format, is...))
+	}
+}
 
 // OK claims that there is no error.
 func OK(t TB, err error) {

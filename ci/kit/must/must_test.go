@@ -25,6 +25,8 @@ func TestClaims(t *testing.T) {
 		does        func(r *recorder, wrong bool)
 		ended, said string // for a wrong claim
 	}{
+		{func(r *recorder, wrong bool) { must.Hold(r, !wrong, "%d is odd", 4) }, "4 is odd", ""},
+		{func(r *recorder, wrong bool) { should.Hold(r, !wrong, "%d is odd", 4) }, "", "4 is odd"},
 		{func(r *recorder, wrong bool) { must.OK(r, failing(wrong)) }, "EOF", ""},
 		{func(r *recorder, wrong bool) { must.Get(1, failing(wrong))(r) }, "EOF", ""},
 		{func(r *recorder, wrong bool) { must.Two(1, 2, failing(wrong))(r) }, "EOF", ""},

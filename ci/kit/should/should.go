@@ -17,6 +17,14 @@ type TB interface {
 	Fatal(...any)
 }
 
+// Hold claims that a condition holds. If it does not, the test says what is: a format and its values.
+func Hold(t TB, ok bool, format string, is ...any) {
+	if !ok {
+		t.Helper()
+		t.Error(fmt.Sprintf(format, is...))
+	}
+}
+
 // OK claims that there is no error.
 func OK(t TB, err error) {
 	if err != nil {
