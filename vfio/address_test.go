@@ -78,14 +78,10 @@ func FuzzParseAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		a, err := vfio.ParseAddress(s)
 		if err != nil {
-			if !errors.Is(err, vfio.ErrBadAddress) {
-				t.Fatalf("error %v is not ErrBadAddress", err)
-			}
+			must.Hold(t, errors.Is(err, vfio.ErrBadAddress), "error %v is not ErrBadAddress", err)
 			return
 		}
-		if a.String() != s || !strings.HasPrefix(s, a.Scheme+":"+a.Path) {
-			t.Fatalf("%q became %+v", s, a)
-		}
+		must.Hold(t, a.String() == s && strings.HasPrefix(s, a.Scheme+":"+a.Path), "%q became %+v", s, a)
 		// The parts make an address that means the same.
 		again := must.Get(vfio.ParseAddress(a.Scheme + ":" + a.Path + "?" + a.Options.Encode()))(t)
 		if again.Scheme != a.Scheme || again.Path != a.Path || !cmp.Equal(again.Options, a.Options) {
@@ -107,20 +103,14 @@ func TestOpen(t *testing.T) {
 		return want, nil
 	})
 	dev, err := vfio.Open(t.Context(), scheme+":x?k=v")
-	if err != nil || dev != vfio.Device(want) {
-		t.Fatalf("Open = %v, %v", dev, err)
-	}
-	if got.Path != "x" || got.Options.Get("k") != "v" {
-		t.Errorf("back end got %+v", got)
-	}
+	must.Give(dev, err)(t, vfio.Device(want))
+	should.Hold(t, got.Path == "x" && got.Options.Get("k") == "v", "back end got %+v", got)
 	if !slices.Contains(vfio.Schemes(), scheme) || !slices.IsSorted(vfio.Schemes()) {
 		t.Errorf("Schemes() = %q", vfio.Schemes())
 	}
 
 	_, err = vfio.Open(t.Context(), "no-such-scheme:x")
-	if !errors.Is(err, vfio.ErrUnknownScheme) || !strings.Contains(err.Error(), scheme) {
-		t.Errorf("unknown scheme: %v", err)
-	}
+	should.Hold(t, errors.Is(err, vfio.ErrUnknownScheme) && strings.Contains(err.Error(), scheme), "unknown scheme: %v", err)
 	should.Refuse(vfio.Open(t.Context(), "nonsense"))(t, vfio.ErrBadAddress, "bad address")
 
 	defer func() {
@@ -141,8 +131,6 @@ func TestError(t *testing.T) {
 	}
 	for _, tt := range tests {
 		should.Be(t, tt.err.Error(), tt.want)
-		if !errors.Is(&tt.err, vfio.ErrIOVAInUse) {
-			t.Error("the cause is lost")
-		}
+		should.Hold(t, errors.Is(&tt.err, vfio.ErrIOVAInUse), "the cause is lost")
 	}
 }

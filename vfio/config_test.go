@@ -102,9 +102,7 @@ func TestParseConfigVariants(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := slices.Clone(tt.config)
 			c := must.Get(vfio.ParseConfig(tt.config))(t)
-			if !tt.check(c) {
-				t.Errorf("got %+v", c)
-			}
+			should.Hold(t, tt.check(c), "got %+v", c)
 			should.Same(t, before, tt.config, "the input has changed")
 		})
 	}
@@ -135,9 +133,7 @@ func TestParseConfigRefuses(t *testing.T) {
 	for name, config := range badConfigs() {
 		t.Run(name, func(t *testing.T) {
 			c, err := vfio.ParseConfig(config)
-			if c != nil || !errors.Is(err, vfio.ErrBadConfig) {
-				t.Errorf("got %+v, %v", c, err)
-			}
+			should.Hold(t, c == nil && errors.Is(err, vfio.ErrBadConfig), "got %+v, %v", c, err)
 		})
 	}
 	gone := bytes.Repeat([]byte{0xff}, vfio.ConfigSize)
@@ -152,9 +148,7 @@ func FuzzParseConfig(f *testing.F) {
 		c, err := vfio.ParseConfig(b)
 		must.Same(t, before, b, "the input has changed")
 		if err != nil {
-			if c != nil || !errors.Is(err, vfio.ErrBadConfig) && !errors.Is(err, vfio.ErrDeviceGone) {
-				t.Fatalf("got %+v, %v", c, err)
-			}
+			must.Hold(t, c == nil && (errors.Is(err, vfio.ErrBadConfig) || errors.Is(err, vfio.ErrDeviceGone)), "got %+v, %v", c, err)
 			return
 		}
 		seen := map[int]bool{}
@@ -201,9 +195,7 @@ func (d *configDevice) ReadRegion(index int, offset uint64, p []byte) error {
 
 func TestReadConfig(t *testing.T) {
 	c, err := vfio.ReadConfig(&configDevice{config: network()})
-	if err != nil || c.Device != 0x7250 || c.MSIX == nil {
-		t.Errorf("got %+v, %v", c, err)
-	}
+	should.Hold(t, err == nil && c.Device == 0x7250 && c.MSIX != nil, "got %+v, %v", c, err)
 	// No more is read than there can be.
 	if _, err := vfio.ReadConfig(&configDevice{config: append(network(), network()...)}); err != nil {
 		t.Errorf("large region: %v", err)
@@ -223,9 +215,7 @@ func TestReadConfig(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := vfio.ReadConfig(tt.dev)
-			if !errors.Is(err, tt.want) {
-				t.Fatalf("got %v, want %v", err, tt.want)
-			}
+			must.Hold(t, errors.Is(err, tt.want), "got %v, want %v", err, tt.want)
 			var e *vfio.Error
 			if tt.hint && (!errors.As(err, &e) || e.Hint == "" || e.Device != "test:config") {
 				t.Errorf("error %+v says neither which device nor what to do", err)

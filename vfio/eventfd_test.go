@@ -34,9 +34,7 @@ func isSignalled(t *testing.T, e *vfio.Eventfd) bool {
 	t.Helper()
 	var b [8]byte
 	_, err := unix.Read(e.FD(), b[:])
-	if err != nil && !errors.Is(err, unix.EAGAIN) {
-		t.Fatal(err)
-	}
+	must.Hold(t, err == nil || errors.Is(err, unix.EAGAIN), "%v", err)
 	return err == nil
 }
 
@@ -46,9 +44,7 @@ func TestEventfdSignalBeforeWait(t *testing.T) {
 		must.OK(t, e.Signal())
 	}
 	must.OK(t, e.Wait(limited(t)))
-	if isSignalled(t, e) {
-		t.Error("three signals did not count as one")
-	}
+	should.Hold(t, !isSignalled(t, e), "three signals did not count as one")
 }
 
 func TestEventfdSignalDuringWait(t *testing.T) {
@@ -69,12 +65,8 @@ func TestEventfdSignalSaturated(t *testing.T) {
 	var most [8]byte
 	binary.NativeEndian.PutUint64(most[:], 1<<64-2)
 	must.Get(unix.Write(e.FD(), most[:]))(t)
-	if err := e.Signal(); err != nil {
-		t.Errorf("signal: %v", err)
-	}
-	if err := e.Wait(limited(t)); err != nil {
-		t.Errorf("wait: %v", err)
-	}
+	should.OK(t, e.Signal())
+	should.OK(t, e.Wait(limited(t)))
 }
 
 func TestEventfdContext(t *testing.T) {
@@ -105,9 +97,7 @@ func TestEventfdContext(t *testing.T) {
 				ctx, cancel := tt.ctx()
 				err := e.Wait(ctx)
 				cancel()
-				if !errors.Is(err, tt.want) {
-					t.Fatalf("got %v, want %v", err, tt.want)
-				}
+				must.Hold(t, errors.Is(err, tt.want), "got %v, want %v", err, tt.want)
 				// An interrupted wait leaves the next one alone.
 				must.OK(t, e.Signal())
 				must.OK(t, e.Wait(limited(t)))
@@ -122,9 +112,7 @@ func TestEventfdContextOverTakesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	should.Fail(t, e.Wait(ctx), context.Canceled)
-	if !isSignalled(t, e) {
-		t.Error("the signal is gone")
-	}
+	should.Hold(t, isSignalled(t, e), "the signal is gone")
 }
 
 func TestEventfdDrain(t *testing.T) {
@@ -134,9 +122,7 @@ func TestEventfdDrain(t *testing.T) {
 			must.OK(t, e.Signal())
 		}
 		must.OK(t, e.Drain())
-		if isSignalled(t, e) {
-			t.Errorf("still signalled after %d signals and a drain", signals)
-		}
+		should.Hold(t, !isSignalled(t, e), "still signalled after %d signals and a drain", signals)
 	}
 }
 
@@ -188,9 +174,8 @@ func TestEventfdAfterClose(t *testing.T) {
 	checkLeaks(t)
 	e := must.Get(vfio.NewEventfd())(t)
 	for i := range 2 {
-		if err := e.Close(); err != nil {
-			t.Errorf("Close %d: %v", i, err)
-		}
+		err := e.Close()
+		should.Hold(t, err == nil, "Close %d: %v", i, err)
 	}
 	for name, f := range map[string]func() error{
 		"Signal": e.Signal,

@@ -93,9 +93,7 @@ func TestInterfacesOfFunction(t *testing.T) {
 	if vfio.FirstVector(b) != 2 || vfio.FirstVector(dev) != 0 {
 		t.Errorf("first vector %d", vfio.FirstVector(b))
 	}
-	if info, err := a.IRQ(vfio.IRQMSIX); info.Count != 4 || err != nil {
-		t.Errorf("%+v are left, %v", info, err)
-	}
+	should.Be(t, must.Get(a.IRQ(vfio.IRQMSIX))(t).Count, 4)
 	for _, err := range []error{a.SetIRQs(vfio.IRQMSIX, 0, make([]int, 5)), a.SetIRQs(vfio.IRQMSIX, -1, nil), a.SetIRQs(vfio.IRQINTx, 0, []int{1})} {
 		should.Fail(t, err, vfio.ErrNoSuchIRQ)
 	}
@@ -126,9 +124,7 @@ func TestInterfacesOfFunction(t *testing.T) {
 	for _, err := range []error{command(b, 2), b.Reset(t.Context()), b.Close()} {
 		should.OK(t, err)
 	}
-	if !dev.closed || dev.resets != 1 {
-		t.Errorf("closed: %v, %d resets", dev.closed, dev.resets)
-	}
+	should.Hold(t, dev.closed && dev.resets == 1, "closed: %v, %d resets", dev.closed, dev.resets)
 }
 
 func TestBadInterface(t *testing.T) {
@@ -136,8 +132,7 @@ func TestBadInterface(t *testing.T) {
 		"test-board:y?interface=": vfio.ErrBadAddress, "test-board:y?interface=8": vfio.ErrBadAddress, "test-board:y?interface=-1": vfio.ErrBadAddress,
 		"test-board:none?interface=1": vfio.ErrDeviceGone, "test-nothing:?interface=1": vfio.ErrUnknownScheme,
 	} {
-		if d, err := vfio.Open(t.Context(), address); d != nil || !errors.Is(err, want) {
-			t.Errorf("%s: %v, %v", address, d, err)
-		}
+		d, err := vfio.Open(t.Context(), address)
+		should.Hold(t, d == nil && errors.Is(err, want), "%s: %v, %v", address, d, err)
 	}
 }

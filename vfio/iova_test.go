@@ -51,9 +51,7 @@ func TestIOVAAlloc(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := vfio.NewIOVAAllocator(tt.ranges, tt.granule).Alloc(tt.size, tt.align)
-			if got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("got %#x, %v, want %#x, %v", got, err, tt.want, tt.err)
-			}
+			should.Hold(t, got == tt.want && errors.Is(err, tt.err), "got %#x, %v, want %#x, %v", got, err, tt.want, tt.err)
 		})
 	}
 }
@@ -233,9 +231,7 @@ func TestDivideIOVAs(t *testing.T) {
 		for part := range of {
 			var size uint64
 			for _, r := range vfio.DivideIOVAs(ranges, part, of, granule) {
-				if r.First%granule != 0 || r.Last%granule != granule-1 || r.Last < r.First {
-					t.Fatalf("part %d has %#x", part, r)
-				}
+				must.Hold(t, r.First%granule == 0 && r.Last%granule == granule-1 && r.Last >= r.First, "part %d has %#x", part, r)
 				if !slices.ContainsFunc(ranges, func(x vfio.IOVARange) bool { return r.First >= x.First && r.Last <= x.Last }) {
 					t.Fatalf("%#x is not in %#x", r, ranges)
 				}
@@ -246,9 +242,7 @@ func TestDivideIOVAs(t *testing.T) {
 		}
 		slices.SortFunc(all, func(a, b vfio.IOVARange) int { return cmp.Compare(a.First, b.First) })
 		for i := 1; i < len(all); i++ {
-			if all[i].First <= all[i-1].Last {
-				t.Fatalf("%#x and %#x overlap", all[i-1], all[i])
-			}
+			must.Hold(t, all[i].First > all[i-1].Last, "%#x and %#x overlap", all[i-1], all[i])
 		}
 		must.Be(t, slices.Min(sizes), slices.Max(sizes), "parts of %#x bytes", sizes)
 	})

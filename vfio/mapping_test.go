@@ -39,17 +39,13 @@ func TestMappingRegister32(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := tt.mapping.Register32(tt.offset)
-			if !errors.Is(err, tt.want) || (p == nil) != (tt.want != nil) {
-				t.Fatalf("got %v, %v, want error %v", p, err, tt.want)
-			}
+			must.Hold(t, errors.Is(err, tt.want) && (p == nil) == (tt.want != nil), "got %v, %v, want error %v", p, err, tt.want)
 			if p == nil {
 				return
 			}
 			mmio.Write32(p, 0x04030201)
 			at := b[tt.offset : tt.offset+4]
-			if [4]byte(at) != [4]byte{1, 2, 3, 4} {
-				t.Errorf("memory holds %v", at)
-			}
+			should.Be(t, [4]byte(at), [4]byte{1, 2, 3, 4})
 		})
 	}
 }
@@ -62,13 +58,9 @@ func TestMappingClose(t *testing.T) {
 	if err := m.Close(); err != nil || calls != 1 {
 		t.Errorf("Close again: %v, %d calls", err, calls)
 	}
-	if m.Bytes() != nil {
-		t.Error("Bytes after Close")
-	}
+	should.Hold(t, m.Bytes() == nil, "Bytes after Close")
 	if _, err := m.Register32(0); !errors.Is(err, vfio.ErrClosed) || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Register32 after Close: %v", err)
 	}
-	if err := vfio.NewMapping(nil, nil).Close(); err != nil {
-		t.Errorf("Close without unmap: %v", err)
-	}
+	should.OK(t, vfio.NewMapping(nil, nil).Close())
 }

@@ -31,9 +31,7 @@ func TestParseMeminfo(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseMeminfo(strings.NewReader(tt.text))
-			if got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("got %+v, %v", got, err)
-			}
+			should.Hold(t, got == tt.want && errors.Is(err, tt.err), "got %+v, %v", got, err)
 		})
 	}
 }

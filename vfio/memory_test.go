@@ -28,9 +28,7 @@ func TestAllocMemory(t *testing.T) {
 				if m.Size() != uint64(len(b)) || m.Size() < size || m.Size()-size >= m.PageSize() || m.Size()%m.PageSize() != 0 {
 					t.Errorf("asked for %d bytes: Size %d, PageSize %d, %d in Bytes", size, m.Size(), m.PageSize(), len(b))
 				}
-				if m.Address() == 0 || m.Address()%m.PageSize() != 0 {
-					t.Errorf("Address %#x", m.Address())
-				}
+				should.Hold(t, m.Address() != 0 && m.Address()%m.PageSize() == 0, "Address %#x", m.Address())
 				if huge == vfio.HugeNever && m.PageSize() != page {
 					t.Errorf("pages of %d bytes", m.PageSize())
 				}
@@ -63,9 +61,8 @@ func TestMemoryIsPresent(t *testing.T) {
 	defer m.Close()
 	var st unix.Stat_t
 	must.OK(t, unix.Fstat(m.FD(), &st))
-	if got := uint64(st.Blocks) * 512; got < m.Size() {
-		t.Errorf("%d bytes of %d are allocated", got, m.Size())
-	}
+	got := uint64(st.Blocks) * 512
+	should.Hold(t, got >= m.Size(), "%d bytes of %d are allocated", got, m.Size())
 }
 
 func TestMemoryLocked(t *testing.T) {
@@ -76,9 +73,7 @@ func TestMemoryLocked(t *testing.T) {
 	if m.Locked() {
 		want += m.Size()
 	}
-	if got := lockedBytes(t); got != want {
-		t.Errorf("Locked() is %v, process has locked %d bytes, %d before", m.Locked(), got, before)
-	}
+	should.Be(t, lockedBytes(t), want, "Locked() is %v, %d bytes before", m.Locked(), before)
 }
 
 // lockedBytes reads VmLck (proc_pid_status(5)).
@@ -114,16 +109,12 @@ func TestAllocMemoryHuge(t *testing.T) {
 	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeRequire})
 	if err != nil {
 		var e *vfio.Error
-		if !errors.Is(err, vfio.ErrNoDMAMemory) || !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("error %v", err)
-		}
+		should.Hold(t, errors.Is(err, vfio.ErrNoDMAMemory) && errors.As(err, &e) && e.Hint != "", "error %v", err)
 		if free := freeHugePages(t); free >= 8 {
 			t.Errorf("%d huge pages are free and got %v", free, err)
 		}
 		auto, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeAuto})
-		if err != nil {
-			t.Fatalf("no normal pages instead: %v", err)
-		}
+		must.OK(t, err)
 		defer auto.Close()
 		return
 	}
@@ -139,9 +130,8 @@ func TestAllocMemoryHuge(t *testing.T) {
 	if auto.PageSize() <= uint64(os.Getpagesize()) && freeHugePages(t) >= 8 {
 		t.Errorf("pages of %d bytes though huge ones are free", auto.PageSize())
 	}
-	if i := bytes.IndexByte(auto.Bytes(), 1); i >= 0 {
-		t.Errorf("byte %d is left from an earlier use", i)
-	}
+	i := bytes.IndexByte(auto.Bytes(), 1)
+	should.Hold(t, i < 0, "byte %d is left from an earlier use", i)
 }
 
 func freeHugePages(t *testing.T) int {
@@ -164,9 +154,7 @@ func TestAllocMemoryWithoutDescriptors(t *testing.T) {
 	m, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
 	_, errEvent := vfio.NewEventfd()
 	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
-	if m != nil || !errors.Is(err, vfio.ErrNoDMAMemory) || !errors.Is(err, unix.EMFILE) {
-		t.Errorf("AllocMemory: %v, %v", m, err)
-	}
+	should.Hold(t, m == nil && errors.Is(err, vfio.ErrNoDMAMemory) && errors.Is(err, unix.EMFILE), "AllocMemory: %v, %v", m, err)
 	should.Fail(t, errEvent, unix.EMFILE, "NewEventfd")
 }
 
@@ -183,7 +171,5 @@ func TestMemoryClose(t *testing.T) {
 	if m.Bytes() != nil || m.FD() != -1 || m.Address() != 0 || m.Size() != 4096 {
 		t.Errorf("after Close: %d bytes, FD %d, Address %#x, Size %d", len(m.Bytes()), m.FD(), m.Address(), m.Size())
 	}
-	if err := m.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
-	}
+	should.OK(t, m.Close())
 }

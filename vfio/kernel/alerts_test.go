@@ -18,9 +18,7 @@ func next(t *testing.T, d *Device) error {
 	t.Helper()
 	select {
 	case err, ok := <-d.Alerts():
-		if !ok {
-			t.Fatal("the alerts are over")
-		}
+		must.Hold(t, ok, "the alerts are over")
 		return err
 	case <-withTimeout(t).Done():
 		t.Fatal("no alert")
@@ -53,9 +51,8 @@ func TestRequestAlert(t *testing.T) {
 			t.Error(err)
 		}
 		should.OK(t, d.Close())
-		if _, open := <-d.Alerts(); open {
-			t.Error("an alert after Close")
-		}
+		_, open := <-d.Alerts()
+		should.Hold(t, !open, "an alert after Close")
 	})
 }
 
@@ -84,9 +81,7 @@ func TestRevoke(t *testing.T) {
 				if _, err := d.Region(0); errors.Is(err, vfio.ErrDeviceGone) {
 					break
 				}
-				if time.Now().After(end) {
-					t.Fatal("the device was not taken away")
-				}
+				must.Hold(t, time.Now().Before(end), "the device was not taken away")
 			}
 			if slices.ContainsFunc(registers, func(b byte) bool { return b != 0xff }) {
 				t.Error("mapped registers do not read as all ones")
@@ -97,16 +92,12 @@ func TestRevoke(t *testing.T) {
 				t.Errorf("descriptor %d of a %s is open", fd, h.kind)
 			}
 			k.mu.Unlock()
-			if len(h.domains)+len(h.devices) > 0 {
-				t.Error("the host remembers it")
-			}
+			should.Hold(t, len(h.domains)+len(h.devices) == 0, "the host remembers it")
 			for what, err := range allCalls(t, d, mem) {
 				should.Fail(t, err, vfio.ErrDeviceGone, "%s", what)
 			}
 			should.OK(t, d.Close())
-			if m.Bytes() != nil {
-				t.Error("the mapping is still there after Close")
-			}
+			should.Hold(t, m.Bytes() == nil, "the mapping is still there after Close")
 		})
 	}
 }
@@ -157,9 +148,7 @@ func TestAlertsNobodyReceives(t *testing.T) {
 	for range d.Alerts() {
 		n++
 	}
-	if n == 0 || n > 20 {
-		t.Errorf("%d alerts", n)
-	}
+	should.Hold(t, n != 0 && n <= 20, "%d alerts", n)
 }
 
 // TestConcurrency uses a device from many goroutines while it is closed, or

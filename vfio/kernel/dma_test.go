@@ -72,9 +72,8 @@ func TestBadMapDMA(t *testing.T) {
 				}
 				says(t, tt.err, tt.says, nic)
 			}
-			if got := k.mapped(); !maps.Equal(got, before) {
-				t.Errorf("the kernel has mapped %#x, before %#x", got, before)
-			}
+			got := k.mapped()
+			should.Hold(t, maps.Equal(got, before), "the kernel has mapped %#x, before %#x", got, before)
 		})
 	}
 }
@@ -98,14 +97,10 @@ func TestKernelRefusesMap(t *testing.T) {
 				k, d := ready(t, backend)
 				k.fail[step] = tt.fails
 				err := d.MapDMA(alloc(t, 8192), 0x10000, both)
-				if !errors.Is(err, tt.want) || !errors.Is(err, tt.fails) {
-					t.Fatalf("error %v", err)
-				}
+				must.Hold(t, errors.Is(err, tt.want) && errors.Is(err, tt.fails), "error %v", err)
 				says(t, err, append(tt.says, "map 0x2000 bytes at IOVA 0x10000", nic)...)
 				delete(k.fail, step)
-				if err := d.MapDMA(alloc(t, 8192), 0x10000, both); err != nil {
-					t.Errorf("afterwards: %v", err)
-				}
+				should.OK(t, d.MapDMA(alloc(t, 8192), 0x10000, both))
 			})
 		}
 	}
@@ -139,9 +134,7 @@ func TestUnmapFails(t *testing.T) {
 			clear(s.maps)
 		}
 	}
-	if err := d.MapDMA(mem, 0x10000, both); err != nil {
-		t.Errorf("what the kernel does not know is still in the way: %v", err)
-	}
+	should.OK(t, d.MapDMA(mem, 0x10000, both))
 }
 
 // TestSharedGroup opens two functions of one group: one address space, with a
@@ -162,16 +155,12 @@ func TestSharedGroup(t *testing.T) {
 			parts := [2][]vfio.IOVARange{}
 			for i, d := range []*Device{first, second} {
 				r := must.Get(d.IOVARanges())(t)
-				if len(r) == 0 || r[0].First >= 1<<32 {
-					t.Errorf("function %d has no addresses below 4 GiB: %#x", i, r)
-				}
+				should.Hold(t, len(r) != 0 && r[0].First < 1<<32, "function %d has no addresses below 4 GiB: %#x", i, r)
 				parts[i] = r
 			}
 			for _, x := range parts[0] {
 				for _, y := range parts[1] {
-					if x.First <= y.Last && y.First <= x.Last {
-						t.Errorf("%#x and %#x overlap", x, y)
-					}
+					should.Hold(t, x.First > y.Last || y.First > x.Last, "%#x and %#x overlap", x, y)
 				}
 			}
 			mem := alloc(t, 4096)
@@ -184,14 +173,11 @@ func TestSharedGroup(t *testing.T) {
 			// The second closes; the first goes on, in the same address space.
 			must.OK(t, first.MapDMA(mem, parts[0][1].First, both))
 			must.OK(t, second.Close())
-			if got := k.mapped(); len(got) != 1 || got[parts[0][1].First] != 4096 {
-				t.Errorf("mapped: %#x", got)
-			}
+			got := k.mapped()
+			should.Hold(t, len(got) == 1 && got[parts[0][1].First] == 4096, "mapped: %#x", got)
 			again := mustOpen(t, h, "pci:"+other+"?backend="+b)
 			r, err := again.IOVARanges()
-			if err != nil || len(r) != len(parts[1]) || r[0] != parts[1][0] {
-				t.Errorf("another part after reopening: %#x, %v", r, err)
-			}
+			should.Hold(t, err == nil && len(r) == len(parts[1]) && r[0] == parts[1][0], "another part after reopening: %#x, %v", r, err)
 		})
 	}
 }

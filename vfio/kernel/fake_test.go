@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"golang.org/x/sys/unix"
 )
 
@@ -99,9 +100,7 @@ func (k *fake) checkClosed(t *testing.T) {
 	for fd, h := range k.fds {
 		t.Errorf("descriptor %d of a %s is open", fd, h.kind)
 	}
-	if len(k.maps) > 0 {
-		t.Errorf("%d regions are mapped", len(k.maps))
-	}
+	should.Hold(t, len(k.maps) == 0, "%d regions are mapped", len(k.maps))
 }
 
 // enter notes a call and says what it fails with.

@@ -32,9 +32,7 @@ func TestNoErrorInterrupt(t *testing.T) {
 	k, h := openFake(t, machine(t))
 	k.functions[nic].irqs[vfio.IRQErr] = fakeIRQ{}
 	d := mustOpen(t, h, "pci:"+nic)
-	if irq, err := d.IRQ(vfio.IRQErr); err != nil || irq.Count != 0 {
-		t.Errorf("%+v, %v", irq, err)
-	}
+	should.Be(t, must.Get(d.IRQ(vfio.IRQErr))(t).Count, 0)
 }
 
 // TestSetIRQs goes through sequences of calls and looks which vectors are
@@ -111,14 +109,11 @@ func TestSetIRQs(t *testing.T) {
 				if s.disable {
 					err = d.DisableIRQs(s.index)
 				}
-				if !errors.Is(err, s.err) || (err != nil) != (s.err != nil) {
-					t.Errorf("step %d: %v, want %v", i, err, s.err)
-				}
+				should.Hold(t, errors.Is(err, s.err) && (err != nil) == (s.err != nil), "step %d: %v, want %v", i, err, s.err)
 				should.Same(t, f.connected(k, s.index), s.want, "step %d: connected", i)
 			}
-			if n := len(f.irqs[2].fds); tt.made > 0 && n != tt.made {
-				t.Errorf("%d vectors were made, want %d", n, tt.made)
-			}
+			n := len(f.irqs[2].fds)
+			should.Hold(t, tt.made == 0 || n == tt.made, "%d vectors were made, want %d", n, tt.made)
 		})
 	}
 }

@@ -19,9 +19,8 @@ func TestOldKernel(t *testing.T) {
 	d := mustOpen(t, h, "pci:"+nic+"?backend=group")
 	got, err := d.IOVARanges()
 	want := []vfio.IOVARange{{First: 0, Last: 0xfedfffff}, {First: 0xfef00000, Last: 1<<39 - 1}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Error(err, diff)
-	}
+	diff := cmp.Diff(want, got)
+	should.Hold(t, err == nil && diff == "", "%v, %v", err, diff)
 }
 
 // TestManyRanges: more than are asked for at first.
@@ -35,9 +34,7 @@ func TestManyRanges(t *testing.T) {
 			}
 			d := mustOpen(t, h, "pci:"+nic+"?backend="+b)
 			got, err := d.IOVARanges()
-			if err != nil || len(got) != 500 || got[499].First != 499<<24 {
-				t.Errorf("%d ranges, %v", len(got), err)
-			}
+			should.Hold(t, err == nil && len(got) == 500 && got[499].First == 499<<24, "%d ranges, %v", len(got), err)
 		})
 	}
 }
@@ -60,13 +57,9 @@ func FuzzParseIOMMUInfo(f *testing.F) {
 			should.Fail(t, err, errBadAnswer, "error")
 			return
 		}
-		if l.available < unknown || l.page&(l.page-1) != 0 {
-			t.Errorf("%+v", l)
-		}
+		should.Hold(t, l.available >= unknown && l.page&(l.page-1) == 0, "%+v", l)
 		for i, r := range l.ranges {
-			if r.First > r.Last || i > 0 && r.First < l.ranges[i-1].First {
-				t.Errorf("ranges %#x", l.ranges)
-			}
+			should.Hold(t, r.First <= r.Last && (i == 0 || r.First >= l.ranges[i-1].First), "ranges %#x", l.ranges)
 		}
 	})
 }
@@ -114,9 +107,7 @@ func TestAskWithCaps(t *testing.T) {
 				asked++
 				return nil
 			})
-			if !errors.Is(err, tt.err) || len(b) != tt.size {
-				t.Errorf("%d bytes, %v", len(b), err)
-			}
+			should.Hold(t, errors.Is(err, tt.err) && len(b) == tt.size, "%d bytes, %v", len(b), err)
 		})
 	}
 }

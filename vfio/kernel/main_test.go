@@ -90,9 +90,7 @@ func alloc(t *testing.T, size uint64) *vfio.Memory {
 // says fails the test unless an error's text has all the parts.
 func says(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
+	must.Hold(t, err != nil, "no error")
 	for _, p := range parts {
 		should.Contain(t, err.Error(), p, "is not in: %v", err)
 	}

@@ -23,9 +23,7 @@ func TestWarning(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	ready(t, backendNoIOMMU)
 	for _, want := range []string{"level=WARN", "NO IOMMU", "ALL memory", "pci:" + nic} {
-		if !bytes.Contains(log.Bytes(), []byte(want)) {
-			t.Errorf("%q is not in: %s", want, log.Bytes())
-		}
+		should.Hold(t, bytes.Contains(log.Bytes(), []byte(want)), "%q is not in: %s", want, log.Bytes())
 	}
 }
 
@@ -89,9 +87,7 @@ func TestLocate(t *testing.T) {
 			k.pagemap = func(n uint64) uint64 { return tt.pagemap(n - base/page) }
 			s := d.domain.space.(*unguardedSpace)
 			got, err := s.locate(base, tt.pages*page)
-			if !errors.Is(err, tt.err) || got != tt.want {
-				t.Fatalf("address %#x, %v; want %#x, %v", got, err, tt.want, tt.err)
-			}
+			must.Hold(t, errors.Is(err, tt.err) && got == tt.want, "address %#x, %v; want %#x, %v", got, err, tt.want, tt.err)
 			if err != nil {
 				says(t, d.fail("locate", err, ""), tt.says)
 			}
@@ -122,9 +118,8 @@ func TestSystemRAM(t *testing.T) {
 			k.tr.file(tt.iomem, "proc/iomem")
 			d = mustOpen(t, d.host, d.Info().Address)
 			got, err := d.IOVARanges()
-			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
-				t.Error(err, diff)
-			}
+			diff := cmp.Diff(tt.want, got)
+			should.Hold(t, err == nil && diff == "", "%v, %v", err, diff)
 		})
 	}
 }

@@ -20,9 +20,7 @@ func TestOpen(t *testing.T) {
 		should.Be(t, cmp.Diff(want, d.Info()), "")
 		should.Be(t, k.functions[nic].command()&vfio.CommandBusMaster, 0, "bus mastering is on after open")
 		for _, index := range []int{vfio.IRQErr, vfio.IRQReq} {
-			if len(k.functions[nic].connected(k, index)) != 1 {
-				t.Errorf("the %s interrupt is not armed", irqName(index))
-			}
+			should.Be(t, len(k.functions[nic].connected(k, index)), 1, "%s interrupts that are armed", irqName(index))
 		}
 	})
 }
@@ -81,9 +79,7 @@ func TestChoice(t *testing.T) {
 			}
 			d, err := tryOpen(t, h, "pci:"+nic+tt.query)
 			if tt.want == "" {
-				if !errors.Is(err, tt.err) {
-					t.Fatalf("error %v, want %v", err, tt.err)
-				}
+				must.Hold(t, errors.Is(err, tt.err), "error %v, want %v", err, tt.err)
 				says(t, err, tt.says)
 				return
 			}
@@ -192,9 +188,7 @@ func TestFailingSteps(t *testing.T) {
 				k, h := openFake(t, tr)
 				tt.change(tr, k)
 				_, err := tryOpen(t, h, "pci:"+nic+"?backend="+b)
-				if !errors.Is(err, tt.err) {
-					t.Fatalf("error %v, want %v", err, tt.err)
-				}
+				must.Hold(t, errors.Is(err, tt.err), "error %v, want %v", err, tt.err)
 				says(t, err, append(tt.says, nic)...)
 				var e *vfio.Error
 				if !errors.As(err, &e) || e.Op == "" || e.Device != "pci:"+nic+"?backend="+b {
@@ -229,12 +223,8 @@ func TestNothingLeaks(t *testing.T) {
 				if err == nil && n >= 0 && n < len(k.calls) {
 					t.Errorf("call %d, %s, failed and nobody heard of it", n, k.calls[n])
 				}
-				if err != nil && !errors.Is(err, unix.EREMOTEIO) {
-					t.Errorf("call %d: %v", n, err)
-				}
-				if len(h.devices)+len(h.domains) > 0 {
-					t.Errorf("call %d: the host remembers %v, %v", n, h.devices, h.domains)
-				}
+				should.Hold(t, err == nil || errors.Is(err, unix.EREMOTEIO), "call %d: %v", n, err)
+				should.Hold(t, len(h.devices)+len(h.domains) == 0, "call %d: the host remembers %v, %v", n, h.devices, h.domains)
 				calls = max(calls, len(k.calls))
 			}
 			t.Logf("each of %d calls failed once", calls)
@@ -264,9 +254,7 @@ func exercise(t *testing.T, d *Device) error {
 func TestOpenTwice(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, _ *fake, d *Device) {
 		_, err := tryOpen(t, d.host, d.Info().Address)
-		if !errors.Is(err, unix.EBUSY) {
-			t.Fatal(err)
-		}
+		must.Hold(t, errors.Is(err, unix.EBUSY), "%v", err)
 		says(t, err, "this process has it open already")
 		// Afterwards it can be opened again.
 		must.OK(t, d.Close())

@@ -44,9 +44,7 @@ func TestParseOptions(t *testing.T) {
 			a := must.Get(vfio.ParseAddress(tt.address))(t)
 			got, err := parseOptions(a)
 			if tt.says != "" {
-				if !errors.Is(err, vfio.ErrBadAddress) {
-					t.Fatalf("error %v", err)
-				}
+				must.Hold(t, errors.Is(err, vfio.ErrBadAddress), "error %v", err)
 				says(t, err, tt.says, tt.address)
 				return
 			}
@@ -60,12 +58,8 @@ func TestParseOptions(t *testing.T) {
 func TestTokenBytes(t *testing.T) {
 	got := token("00112233-4455-6677-8899-aabbccddeeff").bytes()
 	want := [16]byte{0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
-	if got == nil || *got != want {
-		t.Errorf("token %x", got)
-	}
-	if token("").bytes() != nil {
-		t.Error("no token has bytes")
-	}
+	should.Hold(t, got != nil && *got == want, "token %x", got)
+	should.Hold(t, token("").bytes() == nil, "no token has bytes")
 }
 
 // FuzzParseOptions: the function's name becomes part of paths, so nothing but a

@@ -29,9 +29,7 @@ func TestRegion(t *testing.T) {
 	}
 	info := must.Get(d.Region(2))(t)
 	info.Sparse[0].Size = 1 // the caller's own copy
-	if again, err := d.Region(2); err != nil || again.Sparse[0].Size != 0x4000 {
-		t.Errorf("%+v, %v", again, err)
-	}
+	should.Be(t, must.Get(d.Region(2))(t).Sparse[0].Size, 0x4000)
 }
 
 func TestRegionAccess(t *testing.T) {
@@ -142,9 +140,7 @@ func TestSmallRegion(t *testing.T) {
 	k.functions[nic].regions[4].flags = readWriteMmap
 	d := mustOpen(t, h, "pci:"+nic)
 	m := must.Get(d.MapRegion(4, 0, uint64(os.Getpagesize())))(t)
-	if len(m.Bytes()) != os.Getpagesize() {
-		t.Errorf("%d bytes", len(m.Bytes()))
-	}
+	should.Be(t, len(m.Bytes()), os.Getpagesize())
 }
 
 // TestMemoryDecode: it is on before a region is mapped and off after Close;
@@ -167,9 +163,7 @@ func TestMemoryDecode(t *testing.T) {
 		if f.command() != 0 || len(f.busMaster) != 1 || f.busMaster[0] {
 			t.Errorf("command register %#x, bus mastering when closed %v", f.command(), f.busMaster)
 		}
-		if m.Bytes() != nil {
-			t.Error("the mapping does not know that it is closed")
-		}
+		should.Hold(t, m.Bytes() == nil, "the mapping does not know that it is closed")
 		order := []string{"SET_IRQS", "write device", "UNMAP_DMA", "munmap", "write device", "close device"}
 		switch d.Info().Backend {
 		case backendCdev:
@@ -190,7 +184,5 @@ func inOrder(t *testing.T, calls, want []string) {
 			rest = rest[1:]
 		}
 	}
-	if len(rest) > 0 {
-		t.Errorf("calls %q do not have %q in order", calls, want)
-	}
+	should.Hold(t, len(rest) == 0, "calls %q do not have %q in order", calls, want)
 }

@@ -28,17 +28,12 @@ func TestReset(t *testing.T) {
 		must.OK(t, d.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, command))
 		f.locked = 3 // the kernel is at it itself, for a while
 		must.OK(t, d.Reset(withTimeout(t)))
-		if f.resets != 1 || f.busMaster[0] {
-			t.Errorf("%d resets, bus mastering during them %v", f.resets, f.busMaster)
-		}
+		should.Hold(t, f.resets == 1 && !f.busMaster[0], "%d resets, bus mastering during them %v", f.resets, f.busMaster)
 		should.Be(t, f.command(), vfio.CommandMemory, "command register")
-		if got := f.connected(k, vfio.IRQMSIX); len(got) > 0 {
-			t.Errorf("vectors %v are connected", got)
-		}
+		got := f.connected(k, vfio.IRQMSIX)
+		should.Hold(t, len(got) == 0, "vectors %v are connected", got)
 		should.Be(t, len(f.connected(k, vfio.IRQReq)), 1, "the request interrupt is not armed any more")
-		if len(k.mapped()) != len(mapped) {
-			t.Errorf("mapped %#x, before %#x", k.mapped(), mapped)
-		}
+		should.Be(t, len(k.mapped()), len(mapped), "mapped %#x, before %#x", k.mapped(), mapped)
 	})
 }
 
@@ -64,9 +59,7 @@ func TestResetFails(t *testing.T) {
 			k, d := ready(t, backendGroup)
 			tt.change(k, d)
 			err := d.Reset(withTimeout(t))
-			if !errors.Is(err, tt.want) {
-				t.Fatalf("error %v, want %v", err, tt.want)
-			}
+			must.Hold(t, errors.Is(err, tt.want), "error %v, want %v", err, tt.want)
 			says(t, err, tt.says, nic)
 			clear(k.fail)
 			k.functions[nic].gone = false

@@ -90,14 +90,10 @@ func TestRegionAccess(t *testing.T) {
 		should.Fail(t, d.ReadRegion(tt.index, tt.offset, p), tt.want, "read %d bytes at %#x of %d", tt.size, tt.offset, tt.index)
 		should.Fail(t, d.WriteRegion(tt.index, tt.offset, p), tt.want, "write %d bytes at %#x of %d", tt.size, tt.offset, tt.index)
 	}
-	if n := d.Stats().Messages.Total(); n != before {
-		t.Errorf("%d messages for what the client knows", n-before)
-	}
+	should.Be(t, d.Stats().Messages.Total(), before)
 	var refused *vfiouser.ServerError
 	err := d.WriteRegion(vfio.RegionROM, 0, []byte{1})
-	if !errors.As(err, &refused) || refused.Command != protocol.CommandRegionWrite {
-		t.Errorf("write to ROM: %v", err)
-	}
+	should.Hold(t, errors.As(err, &refused) && refused.Command == protocol.CommandRegionWrite, "write to ROM: %v", err)
 }
 
 // TestLargeAccess is cut into messages.
@@ -143,9 +139,7 @@ func TestMapRegion(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, err := d.MapRegion(tt.index, tt.offset, tt.size)
-			if !errors.Is(err, tt.want) || (m == nil) != (tt.want != nil) {
-				t.Fatalf("got %v, want %v", err, tt.want)
-			}
+			must.Hold(t, errors.Is(err, tt.want) && (m == nil) == (tt.want != nil), "got %v, want %v", err, tt.want)
 			if m == nil {
 				return
 			}
@@ -187,9 +181,8 @@ func TestMapDMA(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var e *vfio.Error
-			if err := d.MapDMA(tt.mem, tt.iova, tt.flags); !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != d.Info().Address {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
+			err := d.MapDMA(tt.mem, tt.iova, tt.flags)
+			should.Hold(t, errors.Is(err, tt.want) && errors.As(err, &e) && e.Device == d.Info().Address, "got %v, want %v", err, tt.want)
 		})
 	}
 	should.Be(t, r.Stats().Ranges, 1, "the server has ranges")

@@ -31,12 +31,9 @@ func TestVersion(t *testing.T) {
 	refuse(cmdVersion, pack(uint16(0), uint16(0), "no JSON\x00"))
 	refuse(cmdVersion, pack(uint16(0), uint16(0), "[]\x00"))
 	a := x.ok(cmdVersion, pack(uint16(0), uint16(0), versionText))
-	if a.size > 214 {
-		t.Errorf("%d bytes, QEMU takes 214", a.size)
-	}
-	if want := pack(uint16(0), uint16(0), `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576,"max_dma_maps":65535,"pgsizes":4096}}`+"\x00"); !bytes.Equal(a.payload, want) {
-		t.Errorf("got %q", a.payload)
-	}
+	should.Hold(t, a.size <= 214, "%d bytes, QEMU takes 214", a.size)
+	want := pack(uint16(0), uint16(0), `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576,"max_dma_maps":65535,"pgsizes":4096}}`+"\x00")
+	should.Hold(t, bytes.Equal(a.payload, want), "got %q", a.payload)
 	refuse(cmdVersion, pack(uint16(0), uint16(0)))
 	x.alive()
 }
@@ -79,9 +76,7 @@ func TestLikeQEMU(t *testing.T) {
 	}
 	a = x.ok(cmdGetRegionInfo, pack(80, 0, 2, 0, uint64(0), uint64(0)))
 	want := pack(80, 15, 2, 32, uint64(8*page), uint64(0), uint16(1), uint16(1), 0, 2, 0, uint64(page), uint64(2*page), uint64(4*page), uint64(page))
-	if !bytes.Equal(a.payload, want) || len(a.fds) != 1 {
-		t.Errorf("region 2: %x, want %x, %d files", a.payload, want, len(a.fds))
-	}
+	should.Hold(t, bytes.Equal(a.payload, want) && len(a.fds) == 1, "region 2: %x, want %x, %d files", a.payload, want, len(a.fds))
 	// A file that is not sealed is not given away.
 	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 5, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 3, 5, 0, uint64(page), uint64(0))) || len(a.fds) != 0 {
 		t.Errorf("region 5: %x, %d files", a.payload, len(a.fds))
@@ -132,14 +127,11 @@ func TestSmallPages(t *testing.T) {
 	for i := range uint64(256) {
 		x.ok(cmdDMAMap, dmaMap(3, (512+i)*page, 0x40000000+i*page, page), ram)
 	}
-	if s := r.Stats(); s.Ranges != 256 || s.Files != 1 {
-		t.Errorf("%d ranges, %d files", s.Ranges, s.Files)
-	}
+	s := r.Stats()
+	should.Hold(t, s.Ranges == 256 && s.Files == 1, "%d ranges, %d files", s.Ranges, s.Files)
 	r.dev.mu.Lock()
 	w := r.dev.windows
-	if len(w) != 256 || address(w[255].bytes) != address(w[0].bytes)+255*page {
-		t.Errorf("%d windows, not side by side", len(w))
-	}
+	should.Hold(t, len(w) == 256 && address(w[255].bytes) == address(w[0].bytes)+255*page, "%d windows, not side by side", len(w))
 	r.dev.mu.Unlock()
 	// A copy over all of them.
 	must.Get(unix.Pwrite(ram, bytes.Repeat([]byte("abcd"), 128*page/4), 512*page))(t)
@@ -148,14 +140,12 @@ func TestSmallPages(t *testing.T) {
 	x.ok(cmdRegionWrite, pack(uint64(regLength), 0, 4, 128*page))
 	x.ok(cmdRegionWrite, pack(uint64(regStart), 0, 4, 1))
 	got := make([]byte, 4)
-	if _, err := unix.Pread(ram, got, 768*page-4); err != nil || string(got) != "abcd" {
-		t.Errorf("the last bytes are %q, %v", got, err)
-	}
+	_, err := unix.Pread(ram, got, 768*page-4)
+	should.Hold(t, err == nil && string(got) == "abcd", "the last bytes are %q, %v", got, err)
 	// The same mapping again is the same.
 	x.ok(cmdDMAMap, dmaMap(3, 512*page, 0x40000000, page), ram)
-	if a := x.ok(cmdDMAUnmap, dmaUnmap(0, 0x40000000, 256*page)); !bytes.Equal(a.payload, dmaUnmap(0, 0x40000000, 256*page)) {
-		t.Errorf("unmapped %x", a.payload)
-	}
+	a := x.ok(cmdDMAUnmap, dmaUnmap(0, 0x40000000, 256*page))
+	should.Hold(t, bytes.Equal(a.payload, dmaUnmap(0, 0x40000000, 256*page)), "unmapped %x", a.payload)
 }
 
 // TestSingleBytes: messages may come in any pieces.
@@ -168,9 +158,8 @@ func TestSingleBytes(t *testing.T) {
 		x.ok(cmdDMAMap, dmaMap(3, 0, 0x10000, page), memfd(t, page, 0))
 		x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 2), eventfd(t, 0, 0), eventfd(t, 0, 0))
 		x.ok(cmdRegionWrite, pack(uint64(0), 4, 100, make([]byte, 100)))
-		if a := x.ask(cmdRegionWrite, pack(uint64(0), 4, 100, make([]byte, 99))); unix.Errno(a.errno) != unix.EINVAL {
-			t.Errorf("pieces of %d: %v", piece, a)
-		}
+		a := x.ask(cmdRegionWrite, pack(uint64(0), 4, 100, make([]byte, 99)))
+		should.Hold(t, unix.Errno(a.errno) == unix.EINVAL, "pieces of %d: %v", piece, a)
 		x.alive()
 		must.OK(t, x.c.Close())
 	}
@@ -183,8 +172,7 @@ func TestPostedWrites(t *testing.T) {
 	for i := range 1000 {
 		x.send(uint16(i), cmdRegionWrite, flagNoReply, pack(uint64(0), 4, 4, i))
 	}
-	if a := x.ok(cmdRegionRead, pack(uint64(0), 4, 4)); !bytes.Equal(a.payload[16:], pack(999)) {
-		t.Errorf("the last write was %x", a.payload[16:])
-	}
+	a := x.ok(cmdRegionRead, pack(uint64(0), 4, 4))
+	should.Hold(t, bytes.Equal(a.payload[16:], pack(999)), "the last write was %x", a.payload[16:])
 	should.Be(t, r.Stats().Messages[protocol.CommandRegionWrite], 1000, "writes are counted")
 }

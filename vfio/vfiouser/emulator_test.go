@@ -142,9 +142,7 @@ func TestEmulatorTruncation(t *testing.T) {
 			neighbour := newRawHost(t, paths[1])
 			h := newRawHost(t, paths[0])
 			tt.cut(h)
-			if !h.fatal() {
-				t.Error("the device has no fault")
-			}
+			should.Hold(t, h.fatal(), "the device has no fault")
 			// The same client can go on after a reset.
 			h.ok(cmdReset, nil)
 			h.ok(cmdDMAUnmap, dmaUnmap(2, 0, 0))
@@ -152,19 +150,13 @@ func TestEmulatorTruncation(t *testing.T) {
 				h.ok(cmdRegionWrite, pack(uint64(vfio.ConfigCommand), vfio.RegionConfig, 2, uint16(vfio.CommandMemory)))
 				return h.get(datasheet.HealthOffset+datasheet.RegStatus)&datasheet.DeviceReady != 0
 			})
-			if h.fatal() {
-				t.Error("a reset does not clear the fault")
-			}
+			should.Hold(t, !h.fatal(), "a reset does not clear the fault")
 			must.OK(t, unix.Ftruncate(h.fd, 2*page))
 			h.setUp()
 			tt.cut(h) // and once more, and leave
 			must.OK(t, h.c.Close())
-			if newRawHost(t, paths[0]).fatal() {
-				t.Error("the next client finds a fault")
-			}
-			if neighbour.fatal() {
-				t.Error("the neighbour has a fault")
-			}
+			should.Hold(t, !newRawHost(t, paths[0]).fatal(), "the next client finds a fault")
+			should.Hold(t, !neighbour.fatal(), "the neighbour has a fault")
 		})
 	}
 }
@@ -220,9 +212,7 @@ func TestEmulatorDataPath(t *testing.T) {
 			if err == nil {
 				return d
 			}
-			if ctx.Err() != nil {
-				t.Fatal(err)
-			}
+			must.Hold(t, ctx.Err() == nil, "%v", err)
 			runtime.Gosched() // the NICs are in this process
 		}
 	}

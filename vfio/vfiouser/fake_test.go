@@ -155,8 +155,6 @@ func (f *fakeServer) request(id uint16, c protocol.Command, flags protocol.Flags
 			delete(f.replies, id)
 			return m
 		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("no reply to %v", c)
-		}
+		must.Hold(f.t, time.Now().Before(deadline), "no reply to %v", c)
 	}
 }

@@ -83,9 +83,7 @@ func serveAt(t testing.TB, path string, o vfiouser.ServerOptions) *running {
 		cancel()
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Errorf("Serve: %v", err)
-			}
+			should.OK(t, err)
 		case <-time.After(timeout):
 			t.Fatal("Serve does not return")
 		}

@@ -46,9 +46,8 @@ func (x *rawClient) leave(r *running) {
 	x.t.Helper()
 	must.OK(x.t, x.c.Close())
 	r.idle(x.t)
-	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
-		x.t.Errorf("%d ranges and %d files are left", s.Ranges, s.Files)
-	}
+	s := r.Stats()
+	should.Hold(x.t, s.Ranges == 0 && s.Files == 0, "%d ranges and %d files are left", s.Ranges, s.Files)
 }
 
 // TestTruncation: a client cuts its memory off while the device copies it.
@@ -130,9 +129,8 @@ func TestManyRanges(t *testing.T) {
 		x.send(uint16(i), cmdDMAMap, flagNoReply, dmaMap(3, i*page, i*page, page), fd)
 	}
 	x.alive()
-	if s := r.Stats(); s.Ranges != int(most) || s.Files != 1 || s.Errors != 0 {
-		t.Errorf("%+v", s)
-	}
+	s := r.Stats()
+	should.Hold(t, s.Ranges == int(most) && s.Files == 1 && s.Errors == 0, "%+v", s)
 	if a := x.ask(cmdDMAMap, dmaMap(3, 0, 1<<40, page), fd); unix.Errno(a.errno) != unix.ENOSPC {
 		t.Errorf("one more: %v", a)
 	}
@@ -158,13 +156,10 @@ func TestUnmapDuringDMA(t *testing.T) {
 		x.ok(cmdDMAUnmap, dmaUnmap(0, 0x200000, 64*page))
 		clear(mine)
 		time.Sleep(200 * time.Microsecond)
-		if i := bytes.IndexByte(mine, 0xaa); i >= 0 {
-			t.Fatalf("byte %d is written after the memory was unmapped", i)
-		}
+		i := bytes.IndexByte(mine, 0xaa)
+		must.Hold(t, i < 0, "byte %d is written after the memory was unmapped", i)
 	}
-	if x.register(regFaults) == 0 {
-		t.Error("the device has met no unmapped memory")
-	}
+	should.Hold(t, x.register(regFaults) != 0, "the device has met no unmapped memory")
 	// And going away while it runs.
 	x.ok(cmdDMAMap, dmaMap(3, 0, 0x200000, 64*page), target)
 	x.startCopy(0x100000, 0x200000, 64*page)
@@ -202,9 +197,8 @@ func TestStubbornEventfd(t *testing.T) {
 	must.OK(t, unix.SetNonblock(fd, false))
 	x.ok(cmdSetIRQs, pack(20, 0x21, 2, 0, 1)) // the server itself would wait
 	x.send(0, cmdRegionWrite, 0, pack(uint64(regStart), 0, 4, 1))
-	if _, err := x.receive(); err != nil {
-		t.Error(err)
-	}
+	_, err := x.receive()
+	should.OK(t, err)
 	x.leave(r)
 	connect(t, r, true).alive()
 }

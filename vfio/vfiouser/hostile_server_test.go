@@ -110,9 +110,7 @@ func TestOpenRefuses(t *testing.T) {
 				tt.setup(f)
 			})
 			var e *vfio.Error
-			if !errors.Is(err, tt.want) || tt.want != nil && !errors.As(err, &e) {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
+			should.Hold(t, errors.Is(err, tt.want) && (tt.want == nil || errors.As(err, &e)), "got %v, want %v", err, tt.want)
 		})
 	}
 }
@@ -158,9 +156,7 @@ func TestUnsafeFiles(t *testing.T) {
 					b, fds, errno, ok := f.right(m)
 					if m.Header.Command == protocol.CommandRegionInfo {
 						r, err := protocol.DecodeRegionInfoReply(b)
-						if err != nil {
-							t.Error(err)
-						}
+						should.OK(t, err)
 						r.Flags |= vfio.RegionMmap
 						r.Offset = tt.offset
 						b, fds = r.Append(nil, 32), tt.fds
@@ -168,13 +164,9 @@ func TestUnsafeFiles(t *testing.T) {
 					return b, fds, errno, ok
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			info, err := f.client.Region(0)
-			if err != nil || (info.Flags&vfio.RegionMmap != 0) != want {
-				t.Fatalf("%+v, %v", info, err)
-			}
+			must.Hold(t, err == nil && (info.Flags&vfio.RegionMmap != 0) == want, "%+v, %v", info, err)
 			should.OK(t, f.client.WriteRegion(0, 0, []byte{1}))
 			m, err := f.client.MapRegion(0, 0, page)
 			if want {
@@ -212,9 +204,7 @@ func TestLateReplies(t *testing.T) {
 			return f.right(m)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := f.client.ReadRegionContext(ctx, 0, 0, make([]byte, 4)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
@@ -262,18 +252,12 @@ func TestServerWithoutReply(t *testing.T) {
 	for range 20 {
 		all.Go(func() {
 			err := f.client.ReadRegion(0, 0, make([]byte, 4))
-			if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, vfio.ErrDeviceGone) {
-				t.Errorf("got %v", err)
-			}
+			should.Hold(t, errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, vfio.ErrDeviceGone), "got %v", err)
 		})
 	}
 	all.Wait()
 	<-f.client.Lost()
 	signalled(t, event)
-	if err := f.client.ReadRegion(0, 0, make([]byte, 4)); !errors.Is(err, vfio.ErrDeviceGone) {
-		t.Errorf("got %v", err)
-	}
-	if err := f.client.Reset(context.Background()); !errors.Is(err, vfio.ErrDeviceGone) {
-		t.Errorf("Reset without a path: %v", err)
-	}
+	should.Fail(t, f.client.ReadRegion(0, 0, make([]byte, 4)), vfio.ErrDeviceGone)
+	should.Fail(t, f.client.Reset(context.Background()), vfio.ErrDeviceGone, "Reset without a path")
 }

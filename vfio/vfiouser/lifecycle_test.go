@@ -34,15 +34,12 @@ func TestBusy(t *testing.T) {
 	should.Refuse(second.receive())(t, io.EOF, "then")
 	_, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{})
 	var e *vfio.Error
-	if !errors.Is(err, unix.EBUSY) || !errors.As(err, &e) || e.Hint == "" {
-		t.Errorf("Open: %v", err)
-	}
+	should.Hold(t, errors.Is(err, unix.EBUSY) && errors.As(err, &e) && e.Hint != "", "Open: %v", err)
 	first.alive()
 	first.leave(r)
 	connect(t, r, true).alive()
-	if s := r.Stats(); s.Refused != 2 {
-		t.Errorf("%d refused", s.Refused)
-	}
+	s := r.Stats()
+	should.Hold(t, s.Refused == 2, "%d refused", s.Refused)
 }
 
 // TestCrowd: a client that waits gets its turn; not all the world can wait.
@@ -70,9 +67,7 @@ func TestCrowd(t *testing.T) {
 	select {
 	case err := <-opened:
 		// If the crowd was there first, it was sent away.
-		if err != nil && !errors.Is(err, vfio.ErrDeviceGone) {
-			t.Error(err)
-		}
+		should.Hold(t, err == nil || errors.Is(err, vfio.ErrDeviceGone), "%v", err)
 	case <-time.After(timeout):
 		t.Error("the second client does not get its turn")
 	}
@@ -109,9 +104,8 @@ func TestNextClient(t *testing.T) {
 	a := x.ok(cmdGetRegionInfo, pack(32, 0, 4, 0, uint64(0), uint64(0)))
 	old := must.Get(unix.Mmap(a.fds[0], 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(old)
-	if _, err := unix.FcntlInt(uintptr(a.fds[0]), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); !errors.Is(err, unix.EPERM) {
-		t.Errorf("the client can seal the region: %v", err)
-	}
+	_, err := unix.FcntlInt(uintptr(a.fds[0]), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+	should.Hold(t, errors.Is(err, unix.EPERM), "the client can seal the region: %v", err)
 	should.Fail(t, unix.Ftruncate(a.fds[0], 0), unix.EPERM, "the client can truncate the region")
 	copy(old, "secret")
 	x.ok(cmdRegionWrite, pack(uint64(regLength), 0, 4, 77))
@@ -132,9 +126,7 @@ func TestNextClient(t *testing.T) {
 	should.Be(t, x.register(regFaults), 1, "faults: the last client's memory is still mapped")
 	r.dev.mu.Lock()
 	defer r.dev.mu.Unlock()
-	if r.dev.irqs[vfio.IRQMSIX][0] >= 0 {
-		t.Error("the last client's interrupt is still connected")
-	}
+	should.Hold(t, r.dev.irqs[vfio.IRQMSIX][0] < 0, "the last client's interrupt is still connected")
 }
 
 // TestDeviceFails: one that cannot be made new is given to nobody.

@@ -41,9 +41,7 @@ func TestListen(t *testing.T) {
 	} {
 		other, err := vfiouser.Listen(tt.path, 0o600)
 		var e *vfio.Error
-		if other != nil || !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		should.Hold(t, other == nil && errors.Is(err, tt.want) && errors.As(err, &e) && e.Hint != "", "%s: %v", tt.name, err)
 	}
 }
 

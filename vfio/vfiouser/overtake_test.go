@@ -63,9 +63,7 @@ func TestReadsOvertakeMappings(t *testing.T) {
 	d.goOn()
 	for _, want := range []uint16{mapped, mapped + 1, mapped + 2, written} {
 		a, err := x.receive()
-		if err != nil || a.id != want || a.flags != flagReply {
-			t.Fatalf("%v, %v; want message %#x", a, err, want)
-		}
+		must.Hold(t, err == nil && a.id == want && a.flags == flagReply, "%v, %v; want message %#x", a, err, want)
 	}
 	x.alive()
 }

@@ -76,9 +76,7 @@ func TestMinorVersions(t *testing.T) {
 	for theirs, want := range map[uint16]uint16{0: 0, 1: 1, 2: 1, 7: 1} {
 		x := connect(t, r, false)
 		a := x.ok(cmdVersion, pack(uint16(0), theirs))
-		if !bytes.HasPrefix(a.payload, pack(uint16(0), want)) {
-			t.Errorf("to a client of version 0.%d: %x", theirs, a.payload[:4])
-		}
+		should.Hold(t, bytes.HasPrefix(a.payload, pack(uint16(0), want)), "to a client of version 0.%d: %x", theirs, a.payload[:4])
 		x.leave(r)
 	}
 }

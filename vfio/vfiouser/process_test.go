@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -57,16 +58,12 @@ func TestKilledClient(t *testing.T) {
 		cmd.Stderr = os.Stderr
 		out := must.Get(cmd.StdoutPipe())(t)
 		must.OK(t, cmd.Start())
-		line, err := bufio.NewReader(out).ReadString('\n')
-		if line != "copying\n" {
-			t.Errorf("the client says %q, %v", line, err)
-		}
+		must.Give(bufio.NewReader(out).ReadString('\n'))(t, "copying\n")
 		must.OK(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		r.idle(t)
-		if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
-			t.Errorf("%d ranges and %d files are left", s.Ranges, s.Files)
-		}
+		s := r.Stats()
+		should.Hold(t, s.Ranges == 0 && s.Files == 0, "%d ranges and %d files are left", s.Ranges, s.Files)
 	}
 	read32(t, r.open(t), regID)
 }

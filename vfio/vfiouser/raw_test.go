@@ -163,9 +163,7 @@ func (x *rawClient) ask(command int, payload []byte, fds ...int) answer {
 	x.t.Helper()
 	x.send(0x1234, command, 0, payload, fds...)
 	a, err := x.receive()
-	if err != nil {
-		x.t.Fatalf("command %d: %v", command, err)
-	}
+	must.Hold(x.t, err == nil, "command %d: %v", command, err)
 	if a.id != 0x1234 || int(a.command) != command || a.flags&^flagError != flagReply || a.flags&flagError != 0 && a.size != 16 {
 		x.t.Fatalf("command %d: %v", command, a)
 	}
@@ -185,9 +183,7 @@ func (x *rawClient) ok(command int, payload []byte, fds ...int) answer {
 func (x *rawClient) alive() {
 	x.t.Helper()
 	a := x.ok(cmdRegionRead, pack(uint64(regID), 0, 4))
-	if !bytes.Equal(a.payload, pack(uint64(regID), 0, 4, copierID)) {
-		x.t.Fatalf("the device reads %x", a.payload)
-	}
+	must.Hold(x.t, bytes.Equal(a.payload, pack(uint64(regID), 0, 4, copierID)), "the device reads %x", a.payload)
 }
 
 // dmaMap and dmaUnmap are payloads.

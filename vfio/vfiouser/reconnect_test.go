@@ -71,9 +71,7 @@ func TestReconnect(t *testing.T) {
 	signalled(t, event)
 	should.Same(t, mem.Bytes()[:page], mem.Bytes()[page:], "the copy differs")
 	copy(part.Bytes(), "new memory")
-	if n := d.Stats().Messages.Total(); n != sent {
-		t.Errorf("%d messages", n-sent)
-	}
+	should.Be(t, d.Stats().Messages.Total(), sent)
 	var b [10]byte
 	if err := d.ReadRegion(2, page, b[:]); err != nil || string(b[:]) != "new memory" {
 		t.Errorf("the device has %q, %v", b, err)
@@ -81,9 +79,7 @@ func TestReconnect(t *testing.T) {
 	// What is unmapped while there is no server is not mapped again.
 	second.stop()
 	<-d.Lost()
-	if err := d.UnmapDMA(0x100000, 2*page); err != nil {
-		t.Errorf("unmap without a server: %v", err)
-	}
+	should.OK(t, d.UnmapDMA(0x100000, 2*page))
 	third := serveAt(t, path, vfiouser.ServerOptions{})
 	must.OK(t, d.Reset(ctx))
 	should.Be(t, third.Stats().Ranges, 0, "ranges")

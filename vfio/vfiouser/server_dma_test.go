@@ -37,9 +37,8 @@ func TestReadReplies(t *testing.T) {
 			}))(t)
 			b := []byte("keep")
 			var e *protocol.Error
-			if err := f.client.ReadRegion(0, 0, b); !errors.As(err, &e) || string(b) != "keep" {
-				t.Errorf("got %q, %v", b, err)
-			}
+			err := f.client.ReadRegion(0, 0, b)
+			should.Hold(t, errors.As(err, &e) && string(b) == "keep", "got %q, %v", b, err)
 		})
 	}
 }
@@ -56,14 +55,10 @@ func TestServerDMA(t *testing.T) {
 	}
 	const read, write = protocol.CommandDMARead, protocol.CommandDMAWrite
 	m := f.request(1, write, 0, access(0x10ffc, 8, "over end"))
-	if m.Header.Failure() != nil || !bytes.Equal(m.Payload, access(0x10ffc, 8, "")) {
-		t.Errorf("write: %+v", m)
-	}
+	should.Hold(t, m.Header.Failure() == nil && bytes.Equal(m.Payload, access(0x10ffc, 8, "")), "write: %+v", m)
 	should.Be(t, string(mem.Bytes()[page-4:])+string(next.Bytes()[:4]), "over end", "the memory was not written")
 	m = f.request(2, read, 0, access(0x10ffc, 8, ""))
-	if m.Header.Failure() != nil || !bytes.Equal(m.Payload, access(0x10ffc, 8, "over end")) {
-		t.Errorf("read: %+v", m)
-	}
+	should.Hold(t, m.Header.Failure() == nil && bytes.Equal(m.Payload, access(0x10ffc, 8, "over end")), "read: %+v", m)
 	if m = f.request(3, read, 0, access(0x12000, 4, "")); m.Header.Failure() != nil {
 		t.Errorf("read of read-only memory: %+v", m)
 	}
@@ -131,9 +126,8 @@ func TestServerRefuses(t *testing.T) {
 	} {
 		errno.Store(uint32(unix.EIO))
 		var refused *vfiouser.ServerError
-		if err := call(); !errors.As(err, &refused) || !errors.Is(err, unix.EIO) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := call()
+		should.Hold(t, errors.As(err, &refused) && errors.Is(err, unix.EIO), "%s: %v", name, err)
 	}
 	errno.Store(uint32(unix.EEXIST))
 	should.Fail(t, d.MapDMA(other, 0x20000, both), vfio.ErrIOVAInUse, "map what the server has")

@@ -178,9 +178,7 @@ func TestStallWhileOpening(t *testing.T) {
 			_, err := m.open(t.Context(), 100*time.Millisecond)
 			return err
 		})
-		if !errors.Is(err, vfio.ErrDeviceGone) || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("after %d requests: %v", after, err)
-		}
+		should.Hold(t, errors.Is(err, vfio.ErrDeviceGone) && errors.Is(err, os.ErrDeadlineExceeded), "after %d requests: %v", after, err)
 		should.Be(t, m.resume(t), 0, "requests follow the one that has no answer, number %d", after)
 	}
 	for after := 0; after < requests; after += 1 + requests/6 {
@@ -249,9 +247,7 @@ func (s *openNIC) set(ctx context.Context, timeout time.Duration) (err error) {
 // close closes the NIC while its server is stalled.
 func (s *openNIC) close(t *testing.T) {
 	t.Helper()
-	if err := inTime(t, "Close", s.n.Close); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	should.OK(t, inTime(t, "Close", s.n.Close))
 	s.resume(t)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
 )
@@ -84,9 +85,8 @@ func TestModel(t *testing.T) {
 					owner[i] = 0
 				}
 			}
-			if got, _ := s.Size(); got != len(sizes) {
-				r.Fatalf("%d ranges, want %d", got, len(sizes))
-			}
+			got, _ := s.Size()
+			must.Hold(r, got == len(sizes), "%d ranges, want %d", got, len(sizes))
 		}
 	})
 }

@@ -41,9 +41,8 @@ func newSpace(t testing.TB, l dmaspace.Limits) *dmaspace.Space {
 	s := dmaspace.New(l)
 	t.Cleanup(func() {
 		s.Clear()
-		if r, f := s.Size(); r != 0 || f != 0 {
-			t.Errorf("%d ranges and %d files are left", r, f)
-		}
+		r, f := s.Size()
+		should.Hold(t, r == 0 && f == 0, "%d ranges and %d files are left", r, f)
 		should.Be(t, mappings(t), before, "mappings")
 	})
 	return s
@@ -79,13 +78,9 @@ func TestMap(t *testing.T) {
 	defer unix.Munmap(file)
 	a := mapped(t, s, dmaspace.Range{Address: 0, Size: page, Offset: 2 * page, Flags: both}, fd)
 	b := mapped(t, s, dmaspace.Range{Address: page, Size: 2 * page, Offset: 3 * page, Flags: both}, fd)
-	if len(a) != page || cap(a) != page || len(b) != 2*page || cap(b) != 2*page {
-		t.Errorf("%d and %d bytes", len(a), len(b))
-	}
+	should.Hold(t, len(a) == page && cap(a) == page && len(b) == 2*page && cap(b) == 2*page, "%d and %d bytes", len(a), len(b))
 	// The file is mapped once, so neighbours in it are neighbours here.
-	if address(b) != address(a)+page {
-		t.Errorf("memory at %#x and %#x", address(a), address(b))
-	}
+	should.Be(t, address(b), address(a)+page)
 	should.Be(t, mappings(t), 2, "mappings, one of which is the test's")
 	copy(a, "through the first")
 	copy(file[5*page-4:], "last")
@@ -98,9 +93,8 @@ func TestMap(t *testing.T) {
 		t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
 	}
 	should.OK(t, s.Unmap(0, page-1))
-	if r, f := s.Size(); r != 1 || f != 1 {
-		t.Errorf("%d ranges, %d files", r, f)
-	}
+	r, f := s.Size()
+	should.Hold(t, r == 1 && f == 1, "%d ranges, %d files", r, f)
 }
 
 func TestMapRefuses(t *testing.T) {
@@ -174,9 +168,7 @@ func TestMapRefuses(t *testing.T) {
 			}
 			before, files := s.Size()
 			window, again, err := s.Map(tt.r, tt.fd)
-			if window != nil || again || !errors.Is(err, tt.want) {
-				t.Errorf("got %d bytes, %v, want %v", len(window), err, tt.want)
-			}
+			should.Hold(t, window == nil && !again && errors.Is(err, tt.want), "got %d bytes, %v, want %v", len(window), err, tt.want)
 			if r, f := s.Size(); r != before || f != files {
 				t.Errorf("%d ranges and %d files, %d and %d before", r, f, before, files)
 			}
@@ -184,15 +176,11 @@ func TestMapRefuses(t *testing.T) {
 	}
 	for i, fd := range []int{other, third} {
 		_, _, err := s.Map(dmaspace.Range{Address: 0x40000 + uint64(i)*page, Size: page, Flags: both}, fd)
-		if errors.Is(err, dmaspace.ErrFull) != (i == 1) {
-			t.Errorf("file %d: %v", i+2, err)
-		}
+		should.Be(t, errors.Is(err, dmaspace.ErrFull), i == 1, "file %d", i+2)
 	}
 	for i := range 3 {
 		_, _, err := s.Map(dmaspace.Range{Address: 0x50000 + uint64(i)*page, Size: page, Flags: both}, -1)
-		if errors.Is(err, dmaspace.ErrFull) != (i >= 1) {
-			t.Errorf("range %d: %v", i+4, err)
-		}
+		should.Be(t, errors.Is(err, dmaspace.ErrFull), i >= 1, "range %d", i+4)
 	}
 }
 
@@ -201,13 +189,9 @@ func TestMapAgain(t *testing.T) {
 	fd := memfd(t, 2, 0)
 	r := dmaspace.Range{Address: 0x1000, Size: page, Offset: page, Flags: both}
 	window, again, err := s.Map(r, fd)
-	if err != nil || again {
-		t.Fatal(again, err)
-	}
+	must.Hold(t, err == nil && !again, "%v, %v", again, err)
 	twice, again, err := s.Map(r, reopen(t, fd, unix.O_RDWR))
-	if err != nil || !again || address(twice) != address(window) {
-		t.Errorf("the same again: %v, %v", again, err)
-	}
+	should.Hold(t, err == nil && again && address(twice) == address(window), "the same again: %v, %v", again, err)
 	r.Address = 0x8000
 	for _, want := range []bool{false, true} {
 		if w, again, err := s.Map(r, -1); w != nil || again != want || err != nil {
@@ -245,7 +229,6 @@ func TestReadOnly(t *testing.T) {
 	// The same file for writing is another mapping.
 	w = mapped(t, s, dmaspace.Range{Address: page, Size: page, Flags: vfio.DMAWrite}, fd)
 	w[0] = 1
-	if _, f := s.Size(); f != 2 {
-		t.Errorf("%d files", f)
-	}
+	_, f := s.Size()
+	should.Hold(t, f == 2, "%d files", f)
 }

@@ -54,9 +54,8 @@ func TestUnmap(t *testing.T) {
 				t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
 			}
 			should.Fail(t, s.Unmap(tt.first, tt.last), tt.err, "Unmap")
-			if left, _ := s.Size(); left != 5-tt.ranges {
-				t.Errorf("%d ranges are left", left)
-			}
+			left, _ := s.Size()
+			should.Hold(t, left == 5-tt.ranges, "%d ranges are left", left)
 			if ranges, _, _, err := s.Inside(tt.first, tt.last); err == nil && ranges != 0 {
 				t.Errorf("%d ranges are still there", ranges)
 			}
@@ -75,12 +74,10 @@ func TestMany(t *testing.T) {
 		at := uint64(i) * page
 		mapped(t, s, dmaspace.Range{Address: at, Size: page, Offset: at, Flags: both}, fd)
 	}
-	if _, _, err := s.Map(dmaspace.Range{Address: 1 << 40, Size: page, Flags: both}, fd); !errors.Is(err, dmaspace.ErrFull) {
-		t.Errorf("one more: %v", err)
-	}
-	if r, f := s.Size(); r != n || f != 1 {
-		t.Errorf("%d ranges, %d files", r, f)
-	}
+	_, _, err := s.Map(dmaspace.Range{Address: 1 << 40, Size: page, Flags: both}, fd)
+	should.Hold(t, errors.Is(err, dmaspace.ErrFull), "one more: %v", err)
+	r, f := s.Size()
+	should.Hold(t, r == n && f == 1, "%d ranges, %d files", r, f)
 	for _, i := range random.Perm(n) {
 		at := uint64(i) * page
 		must.OK(t, s.Unmap(at, at+page-1))

@@ -57,9 +57,8 @@ func send(t *testing.T, c *net.UnixConn, b []byte, n int) {
 		}
 		rights = unix.UnixRights(fds...)
 	}
-	if _, _, err := c.WriteMsgUnix(b, rights, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := c.WriteMsgUnix(b, rights, nil)
+	must.OK(t, err)
 }
 
 // TestConnSplit sends messages in pieces, down to single bytes, with the file
@@ -101,9 +100,7 @@ func TestConnDribbles(t *testing.T) {
 	}
 	_, err := c.Receive()
 	var e *protocol.Error
-	if !errors.As(err, &e) || e.Field != "number of file descriptors" {
-		t.Errorf("got %v", err)
-	}
+	should.Hold(t, errors.As(err, &e) && e.Field == "number of file descriptors", "got %v", err)
 	should.Be(t, leaktest.Files(t), before, "open files")
 }
 
@@ -118,7 +115,5 @@ func TestConnWithoutDescriptors(t *testing.T) {
 	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	m, err := c.Receive()
 	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
-	if !errors.Is(err, syscall.EMFILE) || m.FDs != nil {
-		t.Errorf("got %+v, %v", m, err)
-	}
+	should.Hold(t, errors.Is(err, syscall.EMFILE) && m.FDs == nil, "got %+v, %v", m, err)
 }

@@ -171,9 +171,7 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := decode(tt.command, tt.reply, tt.payload, 1)
 			var e *protocol.Error
-			if !errors.As(err, &e) {
-				t.Fatalf("got %+v, %v", got, err)
-			}
+			must.Hold(t, errors.As(err, &e), "got %+v, %v", got, err)
 			if e.Message != tt.command.String() || e.Field != tt.field || e.Why == "" || !errors.Is(err, syscall.EINVAL) {
 				t.Errorf("error %q: message %q, field %q, want field %q", err, e.Message, e.Field, tt.field)
 			}

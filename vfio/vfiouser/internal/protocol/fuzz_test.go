@@ -55,9 +55,7 @@ func checkDecode(t *testing.T, command uint16, reply bool, payload []byte, fds i
 	}
 	// Version, capabilities and sizes keep their meaning if not their form.
 	again, err := decode(c, reply, encode(t, c, m), fds)
-	if err != nil {
-		t.Fatalf("%+v: %v", m, err)
-	}
+	must.Hold(t, err == nil, "%+v: %v", m, err)
 	should.Be(t, cmp.Diff(m, again), "")
 }
 

@@ -63,7 +63,6 @@ func TestVersionLayout(t *testing.T) {
 	b := must.Get(v.Append([]byte{0xaa}))(t)
 	should.Be(t, string(b), "\xaa\x00\x00\x07\x00"+`{"capabilities":{"max_msg_fds":4294967295,"max_data_xfer_size":4294967295,`+
 		`"max_dma_maps":4294967295,"pgsizes":18446744073709547520}}`+"\x00", "got %q", b)
-	if n := len(b) - 5; n > 194 {
-		t.Errorf("%d bytes of text", n)
-	}
+	n := len(b) - 5
+	should.Hold(t, n <= 194, "%d bytes of text", n)
 }
