@@ -97,9 +97,7 @@ func init() {
 func TestNewPicksTheDriver(t *testing.T) {
 	dev := &stub{id: 0x0002_1234}
 	must.Get(ethernet.New(t.Context(), dev, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})}))(t)
-	if opened.Name != "T2" || opened.Tested {
-		t.Errorf("opened as %+v", opened)
-	}
+	should.Hold(t, opened.Name == "T2" && !opened.Tested, "opened as %+v", opened)
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -123,9 +121,7 @@ func TestNewRefuses(t *testing.T) {
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.hint) || !strings.Contains(err.Error(), "stub:") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if !dev.closed || dev.writes > 0 {
-			t.Errorf("%s: closed: %t, %d writes", tt.name, dev.closed, dev.writes)
-		}
+		should.Hold(t, dev.closed && dev.writes == 0, "%s: closed: %t, %d writes", tt.name, dev.closed, dev.writes)
 	}
 	should.Refuse(ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Options{Pool: pool}))(t, vfio.ErrUnknownScheme)
 }
@@ -154,9 +150,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.address, err, tt.want)
 		}
 		for _, s := range tt.says {
-			if err != nil && !strings.Contains(err.Error(), s) {
-				t.Errorf("%s: %v does not say %q", tt.address, err, s)
-			}
+			should.Hold(t, err == nil || strings.Contains(err.Error(), s), "%s: %v does not say %q", tt.address, err, s)
 		}
 	}
 }
@@ -175,9 +169,8 @@ func TestRegisterTwice(t *testing.T) {
 			ethernet.Register(d)
 		}()
 	}
-	if list := ethernet.Drivers(); len(list) != 1 || len(list[0].Models) != 2 {
-		t.Errorf("drivers are %+v", list)
-	}
+	list := ethernet.Drivers()
+	should.Hold(t, len(list) == 1 && len(list[0].Models) == 2, "drivers are %+v", list)
 }
 
 func TestMAC(t *testing.T) {

@@ -86,14 +86,11 @@ func TestPoolClose(t *testing.T) {
 		should.OK(t, p.Close())
 	}
 	should.Fail(t, p.Hold(), ethernet.ErrClosed, "hold of a closed pool")
-	if p.Buffer(0) != nil || p.Bytes(ethernet.Frame{}) != nil {
-		t.Error("a closed pool still has bytes")
-	}
+	should.Hold(t, p.Buffer(0) == nil && p.Bytes(ethernet.Frame{}) == nil, "a closed pool still has bytes")
 	own := must.Get(vfio.AllocMemory(1<<16, vfio.MemoryOptions{}))(t)
 	p = porttest.NewPool(t, ethernet.PoolOptions{Buffers: 8, Memory: own})
-	if err := p.Close(); err != nil || own.Bytes() == nil {
-		t.Errorf("memory of the caller was closed, or %v", err)
-	}
+	err := p.Close()
+	should.Hold(t, err == nil && own.Bytes() != nil, "memory of the caller was closed, or %v", err)
 	should.OK(t, own.Close())
 }
 
@@ -177,9 +174,8 @@ func TestCacheLimits(t *testing.T) {
 	c := p.NewCache()
 	frames := make([]ethernet.Frame, 21)
 	must.Be(t, c.Alloc(frames), 20, "buffers")
-	if _, ok := c.Take(); ok {
-		t.Error("a buffer more than there are")
-	}
+	_, ok := c.Take()
+	should.Hold(t, !ok, "a buffer more than there are")
 	// What was given back twice, or is no buffer, does not make the pool grow.
 	c.Free(frames[:20])
 	c.Free(frames[:20])

@@ -41,9 +41,7 @@ func newPool(t *testing.T, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
 	p := must.Get(ethernet.NewPool(c))(t)
 	t.Cleanup(func() {
-		if n := p.Free(); n != p.Options().Buffers {
-			t.Errorf("%d of %d buffers are free", n, p.Options().Buffers)
-		}
+		should.Be(t, p.Free(), p.Options().Buffers)
 		should.OK(t, p.Close())
 	})
 	return p
@@ -56,9 +54,8 @@ func open(t *testing.T, c ethernet.Options) (*fakeigb.Device, ethernet.Port) {
 	p := must.Get(ethernet.New(t.Context(), d, c))(t)
 	t.Cleanup(func() {
 		should.OK(t, p.Close())
-		if l := d.Log(); len(l.Strays) > 0 {
-			t.Errorf("stray accesses: %q", l.Strays)
-		}
+		l := d.Log()
+		should.Hold(t, len(l.Strays) == 0, "stray accesses: %q", l.Strays)
 	})
 	return d, p
 }
@@ -82,9 +79,7 @@ func TestJoinRefuses(t *testing.T) {
 		var bad *ethernet.ConfigError
 		switch {
 		case tt.field == "":
-			if err != nil || q == nil {
-				t.Errorf("%+v: %v", tt, err)
-			}
+			should.Hold(t, err == nil && q != nil, "%+v: %v", tt, err)
 		case !errors.As(err, &bad) || !errors.Is(err, ethernet.ErrConfig) || bad.Field != tt.field:
 			t.Errorf("%+v: %v, want one about %s", tt, err, tt.field)
 		}
@@ -139,9 +134,7 @@ func frame(number, what int) []byte {
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(timeout); !is(); time.Sleep(50 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
+		must.Hold(t, time.Now().Before(end), "waited in vain until %s", what)
 	}
 }
 
@@ -167,14 +160,10 @@ func TestGraph(t *testing.T) {
 	source := must.Get(nffgo.Join(in, 0))(t)
 	sink := must.Get(nffgo.Join(out, 0))(t)
 	frames := must.Get(source.SetReceiver())(t)
-	if _, err := source.SetReceiver(); !errors.Is(err, ethernet.ErrInUse) {
-		t.Errorf("a second source: %v", err)
-	}
+	should.Refuse(source.SetReceiver())(t, ethernet.ErrInUse, "a second source")
 	must.OK(t, flow.SetVectorHandler(frames, mangle, nil))
 	must.OK(t, sink.SetSender(frames))
-	if err := sink.SetSender(frames); !errors.Is(err, ethernet.ErrInUse) {
-		t.Errorf("a second sink: %v", err)
-	}
+	should.Fail(t, sink.SetSender(frames), ethernet.ErrInUse, "a second sink")
 
 	ctx, stop := context.WithCancel(t.Context())
 	started, ended := make(chan struct{}), make(chan error)
@@ -201,16 +190,10 @@ func TestGraph(t *testing.T) {
 		}
 		until(t, "all frames were sent", func() bool { return sent.count() == count })
 		for i, b := range sent.frames {
-			if string(b) != string(frame(i, pass)) {
-				t.Fatalf("frame %d is another one, of %d bytes", i, len(b))
-			}
+			must.Be(t, string(b), string(frame(i, pass)), "frame %d", i)
 		}
-		if c := source.Stats(); c != (nffgo.Counters{Received: count}) {
-			t.Errorf("source: %+v", c)
-		}
-		if c := sink.Stats(); c != (nffgo.Counters{Sent: count}) {
-			t.Errorf("sink: %+v", c)
-		}
+		should.Be(t, source.Stats(), (nffgo.Counters{Received: count}), "source")
+		should.Be(t, sink.Stats(), (nffgo.Counters{Sent: count}), "sink")
 	})
 	t.Run("a sink that stands still", func(t *testing.T) {
 		before, counted := sent.count(), sink.Stats()
@@ -233,9 +216,7 @@ func TestGraph(t *testing.T) {
 			return sent.count()-before == count && c.Sent-counted.Sent == uint64(count)
 		})
 		for i, b := range sent.frames[before:] {
-			if string(b) != string(frame(i, pass)) {
-				t.Fatalf("frame %d is another one, of %d bytes", i, len(b))
-			}
+			must.Be(t, string(b), string(frame(i, pass)), "frame %d", i)
 		}
 	})
 	t.Run("bad frames", func(t *testing.T) {

@@ -89,9 +89,8 @@ func TestDeafQueues(t *testing.T) {
 				})
 			}
 			for q, n := range got {
-				if warned := strings.Contains(said, fmt.Sprintf("queue %d receives nothing", q)); warned != (n == 0) {
-					t.Errorf("queue %d has got %d frames; it said: %s", q, n, said)
-				}
+				warned := strings.Contains(said, fmt.Sprintf("queue %d receives nothing", q))
+				should.Hold(t, warned == (n == 0), "queue %d has got %d frames; it said: %s", q, n, said)
 			}
 		})
 	}
@@ -116,9 +115,7 @@ func TestFewReceiveQueues(t *testing.T) {
 	leaktest.Parallel(t)
 	a, _ := unevenPair(t, queuesOf{1, 1}, queuesOf{4, 1})
 	_, err := ethernet.Open(t.Context(), "afxdp:"+a+"?mode=native", ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: quiet})
-	if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), "ethtool -L "+a+" rx N") {
-		t.Error(err)
-	}
+	should.Hold(t, errors.Is(err, ethernet.ErrNotSupported) && strings.Contains(err.Error(), "ethtool -L "+a+" rx N"), "%v", err)
 }
 
 // TestMissingSums: who takes frames for all stations learns that they lack checksums, and
@@ -143,9 +140,7 @@ func TestOtherQueues(t *testing.T) {
 	a, _ := pair(t, 4)
 	c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Promiscuous: true, ReceiveDescriptors: 64, Queues: 3}
 	p, said := opening(t, "afxdp:"+a, c)
-	if !strings.Contains(said, "by 1 other queues") || !strings.Contains(said, "open 4 queues") {
-		t.Errorf("it said: %s", said)
-	}
+	should.Hold(t, strings.Contains(said, "by 1 other queues") && strings.Contains(said, "open 4 queues"), "it said: %s", said)
 	must.OK(t, p.Close())
 	c.Queues = 4
 	if _, said = opening(t, "afxdp:"+a, c); strings.Contains(said, "other queues") {

@@ -81,9 +81,7 @@ func TestRefusals(t *testing.T) {
 			p.Close()
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Options{}); !errors.Is(err, ethernet.ErrConfig) {
-		t.Errorf("without a pool: %v", err)
-	}
+	should.Refuse(ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Options{}))(t, ethernet.ErrConfig, "without a pool")
 	// A configuration that was checked already, with all defaults, is good.
 	c := must.Get(ethernet.Options{Pool: pool, Logger: quiet}.Check())(t)
 	open(t, "afxdp:"+a, c)
@@ -97,16 +95,13 @@ func TestInUse(t *testing.T) {
 	p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool})
 	c := ethernet.Options{Pool: pool, Timeout: 50 * time.Millisecond, Logger: quiet}
 	for _, options := range []string{"", "?queue=1", "?mode=generic"} {
-		if _, err := ethernet.Open(t.Context(), "afxdp:"+a+options, c); !errors.Is(err, ethernet.ErrInUse) || !strings.Contains(err.Error(), "ip link show") {
-			t.Errorf("%q: %v", options, err)
-		}
+		_, err := ethernet.Open(t.Context(), "afxdp:"+a+options, c)
+		should.Hold(t, errors.Is(err, ethernet.ErrInUse) && strings.Contains(err.Error(), "ip link show"), "%q: %v", options, err)
 	}
 	c.Timeout = timeout
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := ethernet.Open(ctx, "afxdp:"+a, c); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with a deadline: %v", err)
-	}
+	should.Refuse(ethernet.Open(ctx, "afxdp:"+a, c))(t, context.DeadlineExceeded, "with a deadline")
 	must.OK(t, p.Close())
 	open(t, "afxdp:"+a, c)
 }
@@ -153,9 +148,7 @@ func TestRestart(t *testing.T) {
 	}
 	close(stop)
 	users.Wait()
-	if n := left.Stats().Restarts; n != rounds {
-		t.Errorf("%d restarts", n)
-	}
+	should.Be(t, left.Stats().Restarts, rounds)
 	settle(t, left.Queue(0), right.Queue(0))
 	porttest.Exchange(t, left.Queue(0), right.Queue(0), 500, 64)
 }
@@ -185,27 +178,18 @@ func TestClose(t *testing.T) {
 					err = q.Wait(t.Context())
 				}
 			}
-			if !errors.Is(err, ethernet.ErrClosed) {
-				t.Error(err)
-			}
+			should.Fail(t, err, ethernet.ErrClosed)
 		})
 		waittest.Until(t, "frames", func() bool { return left.Stats().Queues[0].SentFrames > 200 })
 		for range 2 {
 			should.OK(t, left.Close())
 		}
 		users.Wait()
-		if err := left.SetPromiscuous(true); !errors.Is(err, ethernet.ErrClosed) {
-			t.Error(err)
-		}
-		if err := left.Restart(t.Context()); !errors.Is(err, ethernet.ErrClosed) {
-			t.Error(err)
-		}
-		if _, err := left.Link(); !errors.Is(err, ethernet.ErrClosed) {
-			t.Error(err)
-		}
-		if c := left.Stats(); c.Device != nil || c.Queues[0].SentFrames == 0 {
-			t.Errorf("%+v", c)
-		}
+		should.Fail(t, left.SetPromiscuous(true), ethernet.ErrClosed)
+		should.Fail(t, left.Restart(t.Context()), ethernet.ErrClosed)
+		should.Refuse(left.Link())(t, ethernet.ErrClosed)
+		c := left.Stats()
+		should.Hold(t, c.Device == nil && c.Queues[0].SentFrames != 0, "%+v", c)
 	}
 }
 
@@ -236,18 +220,12 @@ func TestDeleted(t *testing.T) {
 			if err == nil {
 				return false
 			}
-			if !errors.Is(err, ethernet.ErrDeviceGone) || !strings.Contains(err.Error(), "Restart") {
-				t.Error(err)
-			}
+			should.Hold(t, errors.Is(err, ethernet.ErrDeviceGone) && strings.Contains(err.Error(), "Restart"), "%v", err)
 			return true
 		})
 		deleted.Wait()
-		if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
-			t.Error(err)
-		}
-		if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrDeviceGone) {
-			t.Errorf("restart without an interface: %v", err)
-		}
+		should.Refuse(p.Link())(t, ethernet.ErrDeviceGone)
+		should.Fail(t, p.Restart(t.Context()), ethernet.ErrDeviceGone, "restart without an interface")
 		names.Add(-1) // the same name again
 		a, b := pair(t, 1)
 		if err := p.Restart(t.Context()); err != nil {
@@ -280,9 +258,7 @@ func TestHostileRings(t *testing.T) {
 			waittest.Until(t, "a restart", func() bool {
 				frames := make([]ethernet.Frame, 8)
 				n, err := left.Queue(0).Receive(frames)
-				if n != 0 || err != nil {
-					t.Fatal(n, err)
-				}
+				must.Give(n, err)(t, 0)
 				must.Get(left.Queue(0).Unsent())(t)
 				return left.Stats().Queues[0].Restarts == 1
 			})
@@ -294,9 +270,7 @@ func TestHostileRings(t *testing.T) {
 				_, rerr := left.Queue(0).Receive(make([]ethernet.Frame, 8))
 				_, uerr := left.Queue(0).Unsent()
 				err := errors.Join(rerr, uerr)
-				if err != nil && !errors.Is(err, ethernet.ErrProtocol) {
-					t.Fatal(err)
-				}
+				must.Hold(t, err == nil || errors.Is(err, ethernet.ErrProtocol), "%v", err)
 				return err != nil
 			})
 			must.OK(t, left.Restart(t.Context()))
@@ -319,9 +293,7 @@ func TestStandstill(t *testing.T) {
 		porttest.Send(t, left.Queue(0), 0, 32)
 		return left.Stats().Queues[0].Restarts == 1
 	})
-	if n := left.Stats().Queues[0].Lost; n != 64 {
-		t.Errorf("%d were lost", n)
-	}
+	should.Be(t, left.Stats().Queues[0].Lost, 64)
 	settle(t, left.Queue(0), right.Queue(0))
 	porttest.Exchange(t, left.Queue(0), right.Queue(0), 300, 64)
 }
@@ -336,17 +308,12 @@ func TestQuiesce(t *testing.T) {
 	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{Size: 4032, Memory: memory}))(t)
 	p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Timeout: 50 * time.Millisecond})
 	for _, number := range []int{1, 7} { // there is no queue 7
-		if err := afxdp.Quiesce(p, number); err != nil {
-			t.Errorf("queue %d: %v", number, err)
-		}
+		err := afxdp.Quiesce(p, number)
+		should.Hold(t, err == nil, "queue %d: %v", number, err)
 	}
-	if err := afxdp.Quiesce(p, 0); !errors.Is(err, ethernet.ErrNotStopped) {
-		t.Errorf("the port's own queue: %v", err)
-	}
+	should.Fail(t, afxdp.Quiesce(p, 0), ethernet.ErrNotStopped, "the port's own queue")
 	should.OK(t, p.Close())
-	if err := pool.Close(); !errors.Is(err, ethernet.ErrInUse) {
-		t.Errorf("the pool: %v", err)
-	}
+	should.Fail(t, pool.Close(), ethernet.ErrInUse, "the pool")
 }
 
 // TestFilters: what is asked for is with the kernel, until the port is closed.
@@ -356,22 +323,16 @@ func TestFilters(t *testing.T) {
 	mac, group := ethernet.MAC{2, 0, 0, 0, 0, 0x77}, ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
 	p := open(t, "afxdp:"+a, ethernet.Options{Promiscuous: true})
 	own := p.MAC()
-	if own != p.Info().MAC || !own.IsStation() {
-		t.Errorf("the address is %v", own)
-	}
+	should.Hold(t, own == p.Info().MAC && own.IsStation(), "the address is %v", own)
 	state := func() (promiscuous int, station, joined bool) {
 		list, err := os.ReadFile("/proc/thread-self/net/dev_mcast") // the first thread may be elsewhere, see TestNamespace
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for line := range strings.Lines(string(list)) {
 			joined = joined || strings.Contains(line, a+" ") && strings.Contains(line, "01005e010203")
 		}
 		index := linkOf(t, a).Attrs().Index
 		entries, err := netlink.NeighList(index, unix.AF_BRIDGE)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, e := range entries {
 			station = station || e.LinkIndex == index && e.HardwareAddr.String() == mac.String()
 		}
@@ -383,36 +344,24 @@ func TestFilters(t *testing.T) {
 			t.Errorf("promiscuous %d, station %t, group %t; want %d, %t, %t", p, s, j, wantPromiscuous, wantStation, wantJoined)
 		}
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-	}
 	check(1, false, false)
-	must(p.SetPromiscuous(false))
-	must(p.SetMulticast([]ethernet.MAC{group, {1, 0, 0x5e, 1, 2, 4}}))
+	should.OK(t, p.SetPromiscuous(false))
+	should.OK(t, p.SetMulticast([]ethernet.MAC{group, {1, 0, 0x5e, 1, 2, 4}}))
 	check(0, false, true)
-	must(p.SetMAC(mac)) // veth filters no addresses, so that Linux makes it promiscuous
+	should.OK(t, p.SetMAC(mac)) // veth filters no addresses, so that Linux makes it promiscuous
 	check(1, true, true)
-	if p.MAC() != mac || p.Info().MAC != own {
-		t.Error("the address was not changed")
-	}
-	must(p.Restart(t.Context()))
+	should.Hold(t, p.MAC() == mac && p.Info().MAC == own, "the address was not changed")
+	should.OK(t, p.Restart(t.Context()))
 	check(1, true, true)
 	for _, err := range []error{p.SetMAC(group), p.SetMulticast([]ethernet.MAC{mac})} {
-		if !errors.Is(err, ethernet.ErrConfig) {
-			t.Error(err)
-		}
+		should.Fail(t, err, ethernet.ErrConfig)
 	}
 	check(1, true, true)
-	must(p.SetVLANs(nil))
-	if err := p.SetVLANs([]uint16{1}); !errors.Is(err, ethernet.ErrNotSupported) {
-		t.Error(err)
-	}
-	must(p.SetMulticast(nil))
+	should.OK(t, p.SetVLANs(nil))
+	should.Fail(t, p.SetVLANs([]uint16{1}), ethernet.ErrNotSupported)
+	should.OK(t, p.SetMulticast(nil))
 	check(1, true, false)
-	must(p.Close())
+	should.OK(t, p.Close())
 	check(0, false, false)
 }
 
@@ -458,9 +407,7 @@ func TestNamespace(t *testing.T) {
 	afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<31)
 	waittest.Until(t, "a restart", func() bool {
 		_, err := p.Queue(0).Receive(make([]ethernet.Frame, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return p.Stats().Queues[0].Restarts == 1
 	})
 	settle(t, p.Queue(0), right.Queue(0))
@@ -498,9 +445,7 @@ func hold(t testing.TB, name string, as *syscall.SysProcAttr) (*exec.Cmd, string
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { in.Close(); _ = c.Process.Kill(); _ = c.Wait() })
 	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	return c, line
@@ -514,15 +459,11 @@ func TestDeath(t *testing.T) {
 	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for range 3 {
 		c, said := hold(t, a, nil)
-		if said != "<nil>\n" {
-			t.Fatal(said)
-		}
+		must.Be(t, said, "<nil>\n")
 		must.OK(t, c.Process.Kill())
 		_ = c.Wait()
 		p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool})
-		if n := linkOf(t, a).Attrs().Promisc; n != 0 {
-			t.Errorf("promiscuous: %d", n)
-		}
+		should.Be(t, linkOf(t, a).Attrs().Promisc, 0, "promiscuous")
 		right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 		porttest.Exchange(t, p.Queue(0), right.Queue(0), 100, 32)
 		must.OK(t, errors.Join(p.Close(), right.Close()))
@@ -536,9 +477,7 @@ func TestLateMemory(t *testing.T) {
 	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4_000_000_031, Gid: 65534},
 		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_BPF}}
 	c, said := hold(t, a, as)
-	if said != "<nil>\n" {
-		t.Fatal(said)
-	}
+	must.Be(t, said, "<nil>\n")
 	defer time.AfterFunc(200*time.Millisecond, func() { _ = c.Process.Kill() }).Stop()
 	if _, said := hold(t, b, as); said != "<nil>\n" {
 		t.Error(said)
@@ -553,7 +492,5 @@ func TestCapabilities(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := pair(t, 1)
 	_, said := hold(t, a, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
-	if !strings.Contains(said, "CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF") {
-		t.Error(said)
-	}
+	should.Contain(t, said, "CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF")
 }

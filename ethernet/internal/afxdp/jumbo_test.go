@@ -145,9 +145,7 @@ func TestForgedParts(t *testing.T) {
 					part = max(part, int(b[0]))
 					for len(b) > 0 {
 						want := bytes.Repeat([]byte{byte(part)}, int(tt.parts[part].Length))
-						if !bytes.HasPrefix(b, want) {
-							t.Fatalf("part %d is not there", part)
-						}
+						must.Hold(t, bytes.HasPrefix(b, want), "part %d is not there", part)
 						b = b[len(want):]
 						part++
 					}

@@ -91,9 +91,8 @@ func linkOf(t testing.TB, name string) netlink.Link {
 func up(t testing.TB, name string) {
 	t.Helper()
 	// Nobody but the tests is to send anything there.
-	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0)
+	must.Hold(t, err == nil || os.IsNotExist(err), "%v", err)
 	must.OK(t, netlink.LinkSetUp(linkOf(t, name)))
 }
 

@@ -57,7 +57,7 @@ func TestLengths(t *testing.T) {
 		want := make([]byte, length)
 		porttest.Fill(want, length)
 		f := make([]ethernet.Frame, 1)
-		must.Be(t, q.Cache().Alloc(f), 1, "no buffer")
+		must.Be(t, q.Cache().Alloc(f), 1)
 		f[0].Length = uint16(length)
 		copy(pool.Bytes(f[0]), want)
 		must.Give(q.Send(f))(t, 1)
@@ -70,9 +70,8 @@ func TestLengths(t *testing.T) {
 			return n == 1
 		})
 		must.Same(t, pool.Bytes(f[0]), want, "%d bytes: got %+v", length, f[0])
-		if o := int(f[0].Offset); o < 50 || (int(f[0].Buffer)*pool.Stride()+o-50)%64 != 0 {
-			t.Fatalf("a frame begins at %d", o)
-		}
+		o := int(f[0].Offset)
+		must.Hold(t, o >= 50 && (int(f[0].Buffer)*pool.Stride()+o-50)%64 == 0, "a frame begins at %d", o)
 		q.Cache().Free(f)
 	}
 	c := p.Stats()
@@ -90,9 +89,7 @@ func TestQueues(t *testing.T) {
 	kernel := raw(t, b)
 	right := open(t, "afxdp:"+b+"?queue=1", ethernet.Options{Queues: 2, ReceiveDescriptors: 64, Interrupts: true})
 	should.Be(t, right.Info().Vectors, 2, "vectors")
-	if left.Queue(-1) != nil || right.Queue(2) != nil {
-		t.Error("a queue that there is not")
-	}
+	should.Hold(t, left.Queue(-1) == nil && right.Queue(2) == nil, "a queue that there is not")
 	for i := range 2 { // veth keeps the number of the queue
 		porttest.Exchange(t, left.Queue(i+1), right.Queue(i), 500, 32)
 		porttest.Exchange(t, right.Queue(i), left.Queue(i+1), 500, 32)
@@ -105,9 +102,7 @@ func TestQueues(t *testing.T) {
 		for ours := true; ours; { // the socket also sees what was sent from there
 			n, from := must.Two(unix.Recvfrom(kernel, got, 0))(t)
 			ours = from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING
-			if !ours && !bytes.Equal(got[:n], want) {
-				t.Errorf("queue %d: the kernel got %d bytes", number, n)
-			}
+			should.Hold(t, ours || bytes.Equal(got[:n], want), "queue %d: the kernel got %d bytes", number, n)
 		}
 	}
 	for i := range 2 {
@@ -229,16 +224,13 @@ func TestLink(t *testing.T) {
 	a, b := pair(t, 1)
 	c := ethernet.Options{Timeout: 200 * time.Millisecond, Pool: porttest.NewPool(t, ethernet.PoolOptions{})}
 	left, right := open(t, "afxdp:"+a, c), open(t, "afxdp:"+b, c)
-	if l, err := left.Link(); err != nil || !l.Up || l.Speed != 10000 || !l.FullDuplex {
-		t.Fatalf("%+v, %v", l, err)
-	}
+	l, err := left.Link()
+	must.Hold(t, err == nil && l.Up && l.Speed == 10000 && l.FullDuplex, "%+v, %v", l, err)
 	for round := range 3 {
 		porttest.Exchange(t, left.Queue(0), right.Queue(0), 200, 64)
 		down := []string{a, b, a}[round]
 		must.OK(t, netlink.LinkSetDown(linkOf(t, down)))
-		if l, err := left.Link(); err != nil || l.Up {
-			t.Fatalf("%+v, %v", l, err)
-		}
+		must.Be(t, must.Get(left.Link())(t).Up, false)
 		// Frames stand still, or are dropped by the kernel; the port lives.
 		for range 20 {
 			porttest.Send(t, left.Queue(0), 0, 32)

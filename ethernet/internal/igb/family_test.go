@@ -28,9 +28,8 @@ func TestFamily(t *testing.T) {
 	} {
 		d := newFake(t, fakeigb.Options{Device: tt.device})
 		p := open(t, d, ethernet.Options{Queues: tt.queues, ReceiveDescriptors: 64, Interrupts: true})
-		if i := p.Info(); i.Tested != (tt.device == 0x10c9) {
-			t.Errorf("%s: tested is %t", i.Model, i.Tested)
-		}
+		i := p.Info()
+		should.Hold(t, i.Tested == (tt.device == 0x10c9), "%s: tested is %t", i.Model, i.Tested)
 		d.With(func() {
 			if !tt.check(d) {
 				t.Errorf("%04x: IVAR %#x %#x, DVMOLR %#x", tt.device, d.Get(fakeigb.IVAR), d.Get(fakeigb.IVAR+4), d.Get(0xc038))
@@ -38,9 +37,8 @@ func TestFamily(t *testing.T) {
 		})
 		for q := range tt.queues {
 			d.Deliver(q, porttest.FrameTo(own, 60+q), 0, 0, 0)
-			if _, data := porttest.ReceiveAll(t, p.Queue(q)); len(data) != 1 || len(data[0]) != 60+q {
-				t.Errorf("%04x: queue %d received %d frames", tt.device, q, len(data))
-			}
+			_, data := porttest.ReceiveAll(t, p.Queue(q))
+			should.Hold(t, len(data) == 1 && len(data[0]) == 60+q, "%04x: queue %d received %d frames", tt.device, q, len(data))
 			send(t, p, q, porttest.FrameTo(own, 60), nil)
 		}
 	}
@@ -127,9 +125,7 @@ func TestRestart(t *testing.T) {
 	}
 	should.Be(t, d.Log().Resets-resets, 30, "resets")
 	c := p.Stats()
-	if c.Restarts != 30 || c.Queues[0].Lost != 300 {
-		t.Errorf("counted %+v", c)
-	}
+	should.Hold(t, c.Restarts == 30 && c.Queues[0].Lost == 300, "counted %+v", c)
 	// The device's own counters go on though a reset clears them.
 	should.Be(t, c.Device.ReceivedFrames, 60, "the device counted frames")
 }

@@ -95,9 +95,7 @@ func TestOpenRefuses(t *testing.T) {
 			pool := porttest.NewPool(t, ethernet.PoolOptions{})
 			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon}))
 			var e *ethernet.Error
-			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
-				t.Fatalf("got %v, want %v", err, tt.want)
-			}
+			must.Hold(t, errors.Is(err, tt.want) && errors.As(err, &e) && e.Device == "fake:", "got %v, want %v", err, tt.want)
 			should.Be(t, pool.Free(), 4096, "buffers are back")
 		})
 	}
@@ -107,9 +105,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestOwnAddressReplaced(t *testing.T) {
 	d := newFake(t, fakeigb.Options{MAC: [6]byte{1, 2, 3, 4, 5, 6}})
 	p := open(t, d, ethernet.Options{MAC: own})
-	if p.MAC() != own || !d.Arrive(porttest.FrameTo(own, 60)) {
-		t.Errorf("address %v", p.MAC())
-	}
+	should.Hold(t, p.MAC() == own && d.Arrive(porttest.FrameTo(own, 60)), "address %v", p.MAC())
 }
 
 func TestOpenRefusesConfig(t *testing.T) {
@@ -174,9 +170,8 @@ func TestBadReceived(t *testing.T) {
 			for range 50 {
 				d.With(func() {
 					for _, high := range tt.high {
-						if _, ok := d.Complete(0, 0, high); !ok {
-							t.Fatal("the ring is empty")
-						}
+						_, ok := d.Complete(0, 0, high)
+						must.Hold(t, ok, "the ring is empty")
 					}
 				})
 				good := porttest.FrameTo(own, 100)
@@ -206,9 +201,8 @@ func TestNeverEnds(t *testing.T) {
 		})
 		must.Give(p.Queue(0).Receive(make([]ethernet.Frame, 64)))(t, 0)
 	}
-	if c := p.Stats().Queues[0]; c.Unended != 1 {
-		t.Errorf("counted %+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.Unended == 1, "counted %+v", c)
 }
 
 // TestDoneAgain makes the device say twice of each buffer that it is done, and of one that
@@ -226,9 +220,7 @@ func TestDoneAgain(t *testing.T) {
 		for range 3 {
 			n := must.Get(q.Receive(frames))(t)
 			for _, f := range frames[:n] {
-				if held[f.Buffer] {
-					t.Fatalf("buffer %d was received twice", f.Buffer)
-				}
+				must.Hold(t, !held[f.Buffer], "buffer %d was received twice", f.Buffer)
 				held[f.Buffer] = true
 				all = append(all, f)
 			}
@@ -254,9 +246,7 @@ func TestDoneUnposted(t *testing.T) {
 	})
 	frames := make([]ethernet.Frame, 64)
 	n, err := p.Queue(0).Receive(frames)
-	if n != 63 || err != nil {
-		t.Errorf("received %d, %v", n, err)
-	}
+	should.Give(n, err)(t, 63)
 	p.Queue(0).Cache().Free(frames[:n])
 }
 
@@ -282,9 +272,8 @@ func TestBadHead(t *testing.T) {
 		}
 		must.Get(p.Queue(0).Unsent())(t)
 		porttest.Eventually(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
-		if c := p.Stats().Queues[0]; c.Restarts != 1 || c.Lost != 3 {
-			t.Errorf("head %#x: counted %+v", head, c)
-		}
+		c := p.Stats().Queues[0]
+		should.Hold(t, c.Restarts == 1 && c.Lost == 3, "head %#x: counted %+v", head, c)
 		d.With(func() { lying = false })
 		for range 200 {
 			send(t, p, 0, porttest.FrameTo(own, 60), nil)
@@ -321,9 +310,8 @@ func TestSendSlowly(t *testing.T) {
 		time.Sleep(timeout / 100)
 		d.With(func() { d.ReportHead(0, head) })
 	}
-	if c := p.Stats().Queues[0]; c.Restarts != 0 {
-		t.Errorf("counted %+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.Restarts == 0, "counted %+v", c)
 	end()
 }
 
@@ -345,16 +333,13 @@ func TestSendCannotBeStopped(t *testing.T) {
 	for start := time.Now(); err == nil && time.Since(start) < timeout; {
 		_, err = porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
 	}
-	if !errors.Is(err, ethernet.ErrNotReady) {
-		t.Fatalf("got %v", err)
-	}
+	must.Hold(t, errors.Is(err, ethernet.ErrNotReady), "got %v", err)
 	should.Refuse(p.Queue(0).Receive(make([]ethernet.Frame, 1)))(t, ethernet.ErrNotReady, "receive")
 	end()
 	must.OK(t, p.Restart(contextFor(t)))
 	send(t, p, 0, porttest.FrameTo(own, 60), nil)
-	if c := p.Stats(); c.Restarts != 1 || c.Queues[0].Lost != 63 {
-		t.Errorf("counted %+v", c)
-	}
+	c := p.Stats()
+	should.Hold(t, c.Restarts == 1 && c.Queues[0].Lost == 63, "counted %+v", c)
 }
 
 // TestCloseStops looks at how DMA ends before memory goes.
@@ -425,9 +410,7 @@ func FuzzReceived(f *testing.F) {
 			}
 			n := must.Get(p.Queue(0).Receive(frames))(t)
 			for _, f := range frames[:n] {
-				if !pool.Contains(&f) || f.Length < ethernet.HeaderSize || f.Length > 1518 {
-					t.Fatalf("got %+v", f)
-				}
+				must.Hold(t, pool.Contains(&f) && f.Length >= ethernet.HeaderSize && f.Length <= 1518, "got %+v", f)
 			}
 			p.Queue(0).Cache().Free(frames[:n])
 		}

@@ -79,9 +79,7 @@ func TestSendRefuses(t *testing.T) {
 			good := frames[1]
 			tt.change(&frames[1])
 			n, err := q.Send(frames)
-			if n != 1 || !errors.Is(err, ethernet.ErrBadFrame) || sent != 1 {
-				t.Errorf("sent %d (the device: %d), %v", n, sent, err)
-			}
+			should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame) && sent == 1, "sent %d (the device: %d), %v", n, sent, err)
 			frames[1] = good
 			if n, err := q.Send(frames[1:]); n != 2 || err != nil || sent != 3 {
 				t.Errorf("afterwards sent %d (the device: %d), %v", n, sent, err)
@@ -117,9 +115,7 @@ func TestContextsFillRing(t *testing.T) {
 		must.OK(t, p.Restart(contextFor(t)))
 		got = nil
 		send(t, p, 0, porttest.FrameTo(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 77 })
-		if len(got) != 1 || got[0].Context[0] != 77<<16 {
-			t.Errorf("after a restart: %+v", got)
-		}
+		should.Hold(t, len(got) == 1 && got[0].Context[0] == 77<<16, "after a restart: %+v", got)
 	}
 }
 
@@ -145,12 +141,9 @@ func TestContexts(t *testing.T) {
 		send(t, p, 0, porttest.FrameTo(own, 100), kinds[kind])
 		must.Be(t, len(got), 1, "frame %d", i)
 		s := got[0]
-		if kind != 0 && s.Context != wantContext[kind] {
-			t.Fatalf("frame %d: context %#x, want %#x", i, s.Context, wantContext[kind])
-		}
-		if options := s.Descriptor[1] >> 32 & 0x3fff << 32; options != wantOptions[kind] || s.Descriptor[1]>>46 != 100 {
-			t.Fatalf("frame %d: descriptor %#x", i, s.Descriptor)
-		}
+		must.Hold(t, kind == 0 || s.Context == wantContext[kind], "frame %d: context %#x, want %#x", i, s.Context, wantContext[kind])
+		options := s.Descriptor[1] >> 32 & 0x3fff << 32
+		must.Hold(t, options == wantOptions[kind] && s.Descriptor[1]>>46 == 100, "frame %d: descriptor %#x", i, s.Descriptor)
 		must.Be(t, s.Descriptor[1]&(1<<30) != 0, kind == 1, "frame %d: descriptor %#x", i, s.Descriptor)
 	}
 	should.Give(p.Queue(0).Unsent())(t, 0, "unsent")

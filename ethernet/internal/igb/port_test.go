@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -32,12 +33,10 @@ func TestReceiveFull(t *testing.T) {
 		}
 	}
 	should.Be(t, taken, 63, "frames were taken")
-	if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); len(frames) != taken {
-		t.Errorf("%d frames came", len(frames))
-	}
-	if c := p.Stats(); c.Device == nil || c.Device.Missed != 37 {
-		t.Errorf("missed: %+v, want 37", c.Device)
-	}
+	frames, _ := porttest.ReceiveAll(t, p.Queue(0))
+	should.Hold(t, len(frames) == taken, "%d frames came", len(frames))
+	c := p.Stats()
+	should.Hold(t, c.Device != nil && c.Device.Missed == 37, "missed: %+v, want 37", c.Device)
 }
 
 // TestTailWrites counts register accesses: one for a burst, however long.
@@ -52,9 +51,7 @@ func TestTailWrites(t *testing.T) {
 	for _, size := range []int{1, 8, 32} {
 		before := d.Log()
 		n, err := q.Receive(frames[:size])
-		if n != size || err != nil {
-			t.Fatalf("received %d, %v", n, err)
-		}
+		must.Give(n, err)(t, size)
 		if n, err = q.Send(frames[:size]); n != size || err != nil {
 			t.Fatalf("sent %d, %v", n, err)
 		}
@@ -85,7 +82,6 @@ func TestNoAllocation(t *testing.T) {
 		q.Cache().Free(frames[n:])
 		d.Drain(0)
 	}), 0, "allocations")
-	if c := p.Stats().Queues[0]; c.SentFrames < 6000 {
-		t.Errorf("counted %+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.SentFrames >= 6000, "counted %+v", c)
 }

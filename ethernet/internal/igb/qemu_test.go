@@ -46,9 +46,8 @@ func openQEMU(t testing.TB, c ethernet.Options) *qemu {
 
 func (q *qemu) waitLink() {
 	q.t.Helper()
-	if link, err := ethernet.WaitLink(contextFor(q.t), q.port); err != nil || link.Speed != 1000 || !link.FullDuplex {
-		q.t.Fatalf("link %+v, %v", link, err)
-	}
+	link, err := ethernet.WaitLink(contextFor(q.t), q.port)
+	must.Hold(q.t, err == nil && link.Speed == 1000 && link.FullDuplex, "link %+v, %v", link, err)
 }
 
 // arrive puts a frame on the wire.
@@ -91,9 +90,8 @@ func (q *qemu) passes(b []byte) bool {
 	if len(got) == 99 && got[0] == 0xff {
 		return false
 	}
-	if _, last := q.receive(0); len(last) != 99 || last[0] != 0xff {
-		q.t.Fatalf("got % x, then % x", got, last)
-	}
+	_, last := q.receive(0)
+	must.Hold(q.t, len(last) == 99 && last[0] == 0xff, "got % x, then % x", got, last)
 	return true
 }
 
@@ -109,9 +107,7 @@ func TestQEMU(t *testing.T) {
 		data := porttest.FrameTo(own, n)
 		q.arrive(data)
 		f, got := q.receive(0)
-		if !bytes.Equal(got, data) || f.Flags != 0 {
-			t.Fatalf("frame %d, %+v: got % x", i, f, got)
-		}
+		must.Hold(t, bytes.Equal(got, data) && f.Flags == 0, "frame %d, %+v: got % x", i, f, got)
 		send(t, q.port, 0, data, nil)
 		must.Same(t, q.left(), data, "frame %d", i)
 		count++
@@ -147,9 +143,7 @@ func TestQEMURestart(t *testing.T) {
 	for range 3 {
 		must.OK(t, q.port.Restart(contextFor(t)))
 		q.waitLink()
-		if !q.passes(porttest.FrameTo(group, 200)) {
-			t.Error("the filter is not what it was")
-		}
+		should.Hold(t, q.passes(porttest.FrameTo(group, 200)), "the filter is not what it was")
 		send(t, q.port, 0, porttest.FrameTo(own, 300), nil)
 		should.Same(t, q.left(), porttest.FrameTo(own, 300))
 	}
@@ -161,15 +155,11 @@ func TestQEMUJumbo(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{Pool: pool, MTU: 9000, ReceiveDescriptors: 64})
 	for _, n := range []int{60, 1514, 1519, 9014} {
 		data := porttest.FrameTo(own, n)
-		if !q.passes(data) {
-			t.Errorf("%d bytes did not come", n)
-		}
+		should.Hold(t, q.passes(data), "%d bytes did not come", n)
 		send(t, q.port, 0, data, nil)
 		should.Same(t, q.left(), data, "%d bytes", n)
 	}
-	if q.passes(porttest.FrameTo(own, 9100)) {
-		t.Error("a frame longer than the MTU came")
-	}
+	should.Hold(t, !q.passes(porttest.FrameTo(own, 9100)), "a frame longer than the MTU came")
 }
 
 func TestQEMUInterrupts(t *testing.T) {
@@ -180,13 +170,11 @@ func TestQEMUInterrupts(t *testing.T) {
 			time.Sleep(time.Duration(i%10) * time.Millisecond)
 			_, _ = q.wire.WriteToUDPAddrPort(porttest.FrameTo(own, 60+i), q.to)
 		}()
-		if _, got := q.receive(0); len(got) != 60+i {
-			t.Fatalf("frame %d has %d bytes", i, len(got))
-		}
+		_, got := q.receive(0)
+		must.Hold(t, len(got) == 60+i, "frame %d has %d bytes", i, len(got))
 	}
-	if n := q.port.Stats().Queues[0].Interrupts; n < 5 {
-		t.Errorf("%d interrupts", n)
-	}
+	n := q.port.Stats().Queues[0].Interrupts
+	should.Hold(t, n >= 5, "%d interrupts", n)
 }
 
 // TestQEMUQueues has flows spread over four queues, each frame of a flow in the same, and
@@ -199,12 +187,8 @@ func TestQEMUQueues(t *testing.T) {
 		for range 3 {
 			q.arrive(udp4(own, 1000+flow, 40))
 			at, f := q.anywhere()
-			if f.Flags&ethernet.Hashed == 0 || int(f.Hash)&127%4 != at {
-				t.Errorf("hash %#x in queue %d", f.Hash, at)
-			}
-			if queue >= 0 && at != queue {
-				t.Errorf("flow %d is in queues %d and %d", flow, queue, at)
-			}
+			should.Hold(t, f.Flags&ethernet.Hashed != 0 && int(f.Hash)&127%4 == at, "hash %#x in queue %d", f.Hash, at)
+			should.Hold(t, queue < 0 || at == queue, "flow %d is in queues %d and %d", flow, queue, at)
 			queue = at
 		}
 		used[queue]++
@@ -216,9 +200,8 @@ func TestQEMUQueues(t *testing.T) {
 	}
 	for i := range 4 {
 		send(t, q.port, i, porttest.FrameTo(own, 100+i), nil)
-		if got := q.left(); len(got) != 100+i {
-			t.Errorf("queue %d sent % x", i, got)
-		}
+		got := q.left()
+		should.Hold(t, len(got) == 100+i, "queue %d sent % x", i, got)
 	}
 }
 
@@ -257,9 +240,7 @@ func TestQEMUOffloads(t *testing.T) {
 	tagged := append(append(append([]byte(nil), good[:12]...), 0x81, 0, 0x20, 5), good[12:]...)
 	q.arrive(tagged)
 	f, got := q.receive(0)
-	if f.Flags&ethernet.VLANTagged == 0 || f.VLAN != 0x2005 || !bytes.Equal(got, good) {
-		t.Errorf("%+v: % x", f, got)
-	}
+	should.Hold(t, f.Flags&ethernet.VLANTagged != 0 && f.VLAN == 0x2005 && bytes.Equal(got, good), "%+v: % x", f, got)
 	send(t, q.port, 0, good, func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 0x2005 })
 	should.Same(t, q.left(), tagged)
 
@@ -307,14 +288,10 @@ func TestQEMULink(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{})
 	for range 3 {
 		must.OK(t, q.machine.SetLink(0, false))
-		if link, err := q.port.Link(); err != nil || link.Up {
-			t.Errorf("link %+v, %v", link, err)
-		}
+		should.Be(t, must.Get(q.port.Link())(t).Up, false)
 		must.OK(t, q.machine.SetLink(0, true))
 		q.waitLink()
-		if !q.passes(porttest.FrameTo(own, 80)) {
-			t.Error("no frame after the link was down")
-		}
+		should.Hold(t, q.passes(porttest.FrameTo(own, 80)), "no frame after the link was down")
 	}
 }
 

@@ -45,9 +45,7 @@ func TestVirtual(t *testing.T) {
 	before := len(d.Log().Messages)
 	other := ethernet.MAC{2, 0, 0, 0, 0, 2}
 	err := errors.Join(p.SetMAC(other), p.SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 1}, {1, 0, 0x5e, 0, 0, 2}}), p.SetVLANs([]uint16{5}))
-	if err != nil || p.MAC() != other {
-		t.Fatal(p.MAC(), err)
-	}
+	must.Hold(t, err == nil && p.MAC() == other, "%v, %v", p.MAC(), err)
 	if got, want := d.Log().Messages[before:], []uint32{2, 3, 2, 3 | 2<<16, 2, 3 | 2<<16, 4 | 1<<16}; !slices.Equal(got, want) {
 		t.Errorf("messages %#x, want %#x", got, want)
 	}
@@ -138,7 +136,6 @@ func TestVirtualWithoutAddress(t *testing.T) {
 		return message, true
 	}
 	p := open(t, d, ethernet.Options{})
-	if m := p.MAC(); !m.IsStation() || m[0]&2 == 0 {
-		t.Errorf("address %v", m)
-	}
+	m := p.MAC()
+	should.Hold(t, m.IsStation() && m[0]&2 != 0, "address %v", m)
 }

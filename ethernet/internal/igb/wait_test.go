@@ -55,9 +55,8 @@ func TestVectorsOfQueues(t *testing.T) {
 		})
 
 		d.With(func() {
-			if v := d.Get(fakeigb.EITR + 4*uint64(i)); v&0x7ffc != 1000<<2 {
-				t.Errorf("moderation of vector %d is %#x", i, v)
-			}
+			v := d.Get(fakeigb.EITR + 4*uint64(i))
+			should.Hold(t, v&0x7ffc == 1000<<2, "moderation of vector %d is %#x", i, v)
 		})
 	}
 }

@@ -29,9 +29,8 @@ func TestStrangeEvents(t *testing.T) {
 		}
 		porttest.Same(t, [][]byte{want}, data)
 	}
-	if c := p.Stats().Queues[0]; c.Restarts != 0 {
-		t.Errorf("%+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.Restarts == 0, "%+v", c)
 }
 
 // TestVectorsOfQueues has each queue woken by its own vector.
@@ -66,10 +65,8 @@ func TestRandomMAC(t *testing.T) {
 		t.Errorf("address %v of %v", m, p.Info().MAC)
 	}
 	d.Arrive(0, porttest.FrameTo(m, 60))
-	if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); len(frames) != 1 {
-		t.Errorf("%d frames", len(frames))
-	}
-	if i := p.Info(); i.Model != "Corundum on Alveo U200" || i.Driver != "mqnic" || i.Tested {
-		t.Errorf("%+v", i)
-	}
+	frames, _ := porttest.ReceiveAll(t, p.Queue(0))
+	should.Hold(t, len(frames) == 1, "%d frames", len(frames))
+	i := p.Info()
+	should.Hold(t, i.Model == "Corundum on Alveo U200" && i.Driver == "mqnic" && !i.Tested, "%+v", i)
 }

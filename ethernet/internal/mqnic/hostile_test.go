@@ -181,9 +181,7 @@ func FuzzChain(f *testing.F) {
 			err = p.Close()
 		}
 		var e *ethernet.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("%v", err)
-		}
+		should.Hold(t, err == nil || errors.As(err, &e), "%v", err)
 		if n := pool.Free(); n != 100 || !d.Closed() {
 			t.Errorf("%d of 100 buffers are back, closed: %v", n, d.Closed())
 		}

@@ -84,9 +84,7 @@ func TestInterfaces(t *testing.T) {
 	exchange(0)
 	exchange(1)
 	_, err := ethernet.Open(contextFor(t), "fake-mqnic:two?interface=1", config(t, ethernet.Options{}))
-	if !errors.Is(err, ethernet.ErrInUse) {
-		t.Errorf("opened twice: %v", err)
-	}
+	should.Fail(t, err, ethernet.ErrInUse, "opened twice")
 }
 
 // TestNoSuchInterface: the error says which there are.
@@ -102,9 +100,7 @@ func TestNoSuchInterface(t *testing.T) {
 		"fake-mqnic:one?interface=two": {vfio.ErrBadAddress, `"two"`},
 	} {
 		p, err := ethernet.Open(contextFor(t), address, config(t, ethernet.Options{}))
-		if p != nil || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v", address, err)
-		}
+		should.Hold(t, p == nil && errors.Is(err, tt.want) && strings.Contains(err.Error(), tt.says), "%s: %v", address, err)
 	}
 }
 

@@ -101,23 +101,17 @@ func TestReceiveSums(t *testing.T) {
 		if k.ipv6 {
 			ipGood = 0
 		}
-		if got := flags(t, b); got != ipGood|ethernet.L4SumGood {
-			t.Fatalf("%+v: %#x", k, uint16(got))
-		}
+		must.Be(t, flags(t, b), ipGood|ethernet.L4SumGood, "%+v", k)
 		at := rapid.IntRange(l4, end-1).Draw(t, "wrong")
 		bit := byte(1) << rapid.IntRange(0, 7).Draw(t, "bit")
 		b[at] ^= bit
 		if none := k.udp && !k.ipv6 && b[l4+6] == 0 && b[l4+7] == 0; !none {
-			if got := flags(t, b); got != ipGood|ethernet.L4SumBad {
-				t.Fatalf("%+v, byte %d wrong: %#x", k, at, uint16(got))
-			}
+			must.Be(t, flags(t, b), ipGood|ethernet.L4SumBad, "%+v, byte %d wrong", k, at)
 		}
 		b[at] ^= bit
 		if !k.ipv6 {
 			b[ip+8] ^= bit // time to live
-			if got := flags(t, b); got != ethernet.IPSumBad {
-				t.Fatalf("%+v, IP wrong: %#x", k, uint16(got))
-			}
+			must.Be(t, flags(t, b), ethernet.IPSumBad, "%+v, IP wrong", k)
 		}
 	})
 }
@@ -152,9 +146,7 @@ func TestNotSummed(t *testing.T) {
 	} {
 		d.Arrive(0, tt.frame)
 		frames, _ := porttest.ReceiveAll(t, p.Queue(0))
-		if len(frames) != 1 || frames[0].Flags != tt.want {
-			t.Errorf("%s: %+v, want %#x", name, frames, uint16(tt.want))
-		}
+		should.Hold(t, len(frames) == 1 && frames[0].Flags == tt.want, "%s: %+v, want %#x", name, frames, uint16(tt.want))
 	}
 }
 
@@ -207,9 +199,7 @@ func TestSendSums(t *testing.T) {
 			soft++
 		}
 	})
-	if soft == 0 {
-		t.Error("nothing was summed in software")
-	}
+	should.Hold(t, soft != 0, "nothing was summed in software")
 }
 
 // TestSendSumsRefused: requests that do not fit the frame are refused.
@@ -229,9 +219,7 @@ func TestSendSumsRefused(t *testing.T) {
 			f.Flags, f.L2, f.L3 = ethernet.SumTCP, 14, 20
 			change(f)
 		})
-		if n != 0 || !errors.Is(err, ethernet.ErrBadFrame) {
-			t.Errorf("%s: sent %d, %v", name, n, err)
-		}
+		should.Hold(t, n == 0 && errors.Is(err, ethernet.ErrBadFrame), "%s: sent %d, %v", name, n, err)
 	}
 }
 
@@ -273,9 +261,8 @@ func TestApplicationMask(t *testing.T) {
 		open(t, d, ethernet.Options{})
 		d.With(func() {
 			at := d.Control(0) + fakemqnic.QueueMap
-			if rss, mask := d.Get(at+0x14), d.Get(at+0x18); rss != 0 || mask != want {
-				t.Errorf("application %#x: masks %#x and %#x", app, rss, mask)
-			}
+			rss, mask := d.Get(at+0x14), d.Get(at+0x18)
+			should.Hold(t, rss == 0 && mask == want, "application %#x: masks %#x and %#x", app, rss, mask)
 		})
 	}
 }

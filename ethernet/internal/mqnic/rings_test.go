@@ -27,9 +27,8 @@ func rings(t testing.TB, c ethernet.Options) (*fakemqnic.Device, *ethernet.Pool,
 func back(t testing.TB, pool *ethernet.Pool, p ethernet.Port) {
 	t.Helper()
 	must.OK(t, p.Close())
-	if n, want := pool.Free(), pool.Options().Buffers; n != want {
-		t.Errorf("%d of %d buffers are back", n, want)
-	}
+	n, want := pool.Free(), pool.Options().Buffers
+	should.Hold(t, n == want, "%d of %d buffers are back", n, want)
 }
 
 // TestBadLengths: frames whose length cannot be are dropped and counted, and the next good frame
@@ -46,9 +45,8 @@ func TestBadLengths(t *testing.T) {
 			d.Arrive(0, good)
 			_, data := porttest.ReceiveAll(t, p.Queue(0))
 			porttest.Same(t, [][]byte{good}, data)
-			if c := p.Stats().Queues[0]; c.BadLengths != i+1 || c.ReceivedFrames != i+1 {
-				t.Fatalf("length %d: counted %+v", length, c)
-			}
+			c := p.Stats().Queues[0]
+			must.Hold(t, c.BadLengths == i+1 && c.ReceivedFrames == i+1, "length %d: counted %+v", length, c)
 		}
 		back(t, pool, p)
 	}
@@ -157,9 +155,7 @@ func TestOutOfOrder(t *testing.T) {
 			}
 		})
 		received, err := q.Receive(frames)
-		if received != 5 || err != nil || frames[0].Length != 63 || frames[3].Length != 60 {
-			t.Fatalf("received %d, %v", received, err)
-		}
+		must.Hold(t, received == 5 && err == nil && frames[0].Length == 63 && frames[3].Length == 60, "received %d, %v", received, err)
 		held := map[uint32]bool{}
 		for _, f := range frames[:5] {
 			held[f.Buffer] = true
@@ -167,9 +163,8 @@ func TestOutOfOrder(t *testing.T) {
 		must.Be(t, len(held), 5, "buffers")
 		q.Cache().Free(frames[:5])
 	}
-	if c := p.Stats().Queues[0]; c.Restarts != 0 {
-		t.Errorf("counted %+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.Restarts == 0, "counted %+v", c)
 	back(t, pool, p)
 }
 
@@ -220,9 +215,7 @@ func TestRegisterWrites(t *testing.T) {
 				d.Arrive(0, porttest.FrameTo(own, 60))
 			}
 			n, err := q.Receive(frames[:size])
-			if n != size || err != nil {
-				t.Fatalf("received %d, %v", n, err)
-			}
+			must.Give(n, err)(t, size)
 			if n, err = q.Send(frames[:size]); n != size || err != nil {
 				t.Fatalf("sent %d, %v", n, err)
 			}
@@ -260,12 +253,9 @@ func TestNoAllocation(t *testing.T) {
 		q.Cache().Free(frames[n:])
 		d.Drain(0, 0)
 	})
-	if allocations > 0 {
-		t.Errorf("%v allocations", allocations)
-	}
-	if c := p.Stats().Queues[0]; c.SentFrames < 6000 {
-		t.Errorf("counted %+v", c)
-	}
+	should.Hold(t, allocations == 0, "%v allocations", allocations)
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.SentFrames >= 6000, "counted %+v", c)
 }
 
 // TestSlowQueues: queues that need long to end are waited for, however many reads that takes.
@@ -298,9 +288,7 @@ func TestCannotBeStopped(t *testing.T) {
 	for start := time.Now(); err == nil && time.Since(start) < timeout; {
 		_, err = porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
 	}
-	if !errors.Is(err, ethernet.ErrNotReady) {
-		t.Fatalf("got %v", err)
-	}
+	must.Hold(t, errors.Is(err, ethernet.ErrNotReady), "got %v", err)
 	end()
 	d.With(func() { d.OnRead = nil })
 	must.OK(t, p.Restart(contextFor(t)))
@@ -317,9 +305,7 @@ func TestNeedsReset(t *testing.T) {
 		return err != nil
 	})
 	var e *ethernet.Error
-	if !errors.Is(err, ethernet.ErrNeedsReset) || !errors.As(err, &e) || e.Hint == "" {
-		t.Errorf("%v", err)
-	}
+	should.Hold(t, errors.Is(err, ethernet.ErrNeedsReset) && errors.As(err, &e) && e.Hint != "", "%v", err)
 	d.With(func() { d.OnRead = nil })
 	must.OK(t, p.Restart(contextFor(t)))
 	porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
@@ -357,19 +343,14 @@ func FuzzCompletions(f *testing.F) {
 			})
 			n, err := q.Receive(frames)
 			for _, f := range frames[:n] {
-				if !pool.Contains(&f) || f.Length < ethernet.HeaderSize || f.Length > 1518 || held[f.Buffer] {
-					t.Fatalf("got %+v", f)
-				}
+				must.Hold(t, pool.Contains(&f) && f.Length >= ethernet.HeaderSize && f.Length <= 1518 && !held[f.Buffer], "got %+v", f)
 				held[f.Buffer] = true
 			}
 			clear(held)
 			q.Cache().Free(frames[:n])
-			if unsent, uerr := q.Unsent(); unsent < 0 || unsent > 64 {
-				t.Fatalf("%d unsent, %v", unsent, uerr)
-			}
-			if err != nil && !errors.Is(err, ethernet.ErrProtocol) {
-				t.Fatal(err)
-			}
+			unsent, uerr := q.Unsent()
+			must.Hold(t, unsent >= 0 && unsent <= 64, "%d unsent, %v", unsent, uerr)
+			must.Hold(t, err == nil || errors.Is(err, ethernet.ErrProtocol), "%v", err)
 		}
 		back(t, pool, p)
 	})

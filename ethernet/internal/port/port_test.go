@@ -98,9 +98,7 @@ func open(t *testing.T, d *device) *port.Port {
 func failure(t *testing.T, p *port.Port) error {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); p.Failed() == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the port works")
-		}
+		must.Hold(t, time.Now().Before(end), "the port works")
 		p.Poke()
 	}
 	return p.Failed()
@@ -145,9 +143,8 @@ func TestTrouble(t *testing.T) {
 	p := open(t, d)
 	err := errTest
 	d.trouble.Store(&err)
-	if got := failure(t, p); !errors.Is(got, ethernet.ErrProtocol) || !errors.Is(got, errTest) {
-		t.Error(got)
-	}
+	got := failure(t, p)
+	should.Hold(t, errors.Is(got, ethernet.ErrProtocol) && errors.Is(got, errTest), "%v", got)
 	should.Be(t, p.Stats().Queues[0].Restarts, 4, "restarted times")
 }
 

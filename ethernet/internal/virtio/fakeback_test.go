@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 )
 
@@ -101,9 +102,7 @@ func newBack(t testing.TB) *fakeBack {
 	t.Cleanup(func() {
 		b.stop()
 		os.RemoveAll(dir)
-		if b.broken != nil {
-			t.Error(b.broken)
-		}
+		should.OK(t, b.broken)
 	})
 	return b
 }

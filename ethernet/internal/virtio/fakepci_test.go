@@ -231,13 +231,9 @@ func TestHostilePCI(t *testing.T) {
 			c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Timeout: 50 * time.Millisecond, Interrupts: true, Logger: mute}
 			_, err := ethernet.New(t.Context(), d, c)
 			var e *ethernet.Error
-			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
-				t.Errorf("%v, want %v", err, tt.want)
-			}
+			should.Hold(t, errors.Is(err, tt.want) && errors.As(err, &e) && e.Device == "fake:", "%v, want %v", err, tt.want)
 			// Without the bus the device reaches nothing, so that all is given back.
-			if !d.closed || len(d.mapped) != 0 {
-				t.Errorf("closed: %v, %d mappings", d.closed, len(d.mapped))
-			}
+			should.Hold(t, d.closed && len(d.mapped) == 0, "closed: %v, %d mappings", d.closed, len(d.mapped))
 		})
 	}
 }
@@ -248,9 +244,8 @@ func TestPCIFails(t *testing.T) {
 	d := newFakePCI()
 	p := must.Get(ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute}))(t)
 	porttest.CloseAtEnd(t, p)
-	if i := p.Info(); i.MAC != (ethernet.MAC{2}) || i.Options.ReceiveDescriptors != 256 || i.Driver != "virtio" {
-		t.Errorf("%+v", i)
-	}
+	i := p.Info()
+	should.Hold(t, i.MAC == (ethernet.MAC{2}) && i.Options.ReceiveDescriptors == 256 && i.Driver == "virtio", "%+v", i)
 	failed := func(what error) {
 		t.Helper()
 		end := time.Now().Add(timeout)
@@ -259,9 +254,7 @@ func TestPCIFails(t *testing.T) {
 			if errors.Is(err, what) {
 				return
 			}
-			if err != nil || time.Now().After(end) {
-				t.Fatalf("%v, want %v", err, what)
-			}
+			must.Hold(t, err == nil && time.Now().Before(end), "%v, want %v", err, what)
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -302,14 +295,11 @@ func TestLinkFlaps(t *testing.T) {
 	porttest.CloseAtEnd(t, p)
 	for i := range 200 {
 		d.set(is(configAt+6, uint64(i%2)))
-		if l, err := p.Link(); err != nil || l.Up != (i%2 == 1) {
-			t.Fatalf("link %+v, %v", l, err)
-		}
+		must.Be(t, must.Get(p.Link())(t).Up, i%2 == 1)
 		must.Get(p.Queue(0).Receive(nil))(t)
 	}
-	if c := p.Stats(); c.Restarts != 0 || c.Queues[0].Restarts != 0 {
-		t.Errorf("%+v", c)
-	}
+	c := p.Stats()
+	should.Hold(t, c.Restarts == 0 && c.Queues[0].Restarts == 0, "%+v", c)
 }
 
 // TestAlerts: what the kernel says of a device ends the port at once, and Restart begins anew.
@@ -322,15 +312,11 @@ func TestAlerts(t *testing.T) {
 	for range 2 {
 		d.alerts <- fmt.Errorf("%w: the kernel wants it back", ethernet.ErrDeviceGone)
 		for end := time.Now().Add(timeout); err == nil; _, err = p.Queue(0).Receive(nil) {
-			if time.Now().After(end) {
-				t.Fatal("the port goes on")
-			}
+			must.Hold(t, time.Now().Before(end), "the port goes on")
 			time.Sleep(time.Millisecond)
 		}
 		var e *ethernet.Error
-		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) {
-			t.Fatal(err)
-		}
+		must.Hold(t, errors.Is(err, ethernet.ErrDeviceGone) && errors.As(err, &e), "%v", err)
 		should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
 		if err = p.Restart(t.Context()); err != nil {
 			t.Fatal(err)
@@ -339,9 +325,8 @@ func TestAlerts(t *testing.T) {
 	// A device that has been pulled out leaves memory alone: every buffer is back.
 	d.set(func(uint64, uint64) uint64 { return 1<<64 - 1 })
 	should.OK(t, p.Close())
-	if n, want := pool.Free(), pool.Options().Buffers; n != want || !d.closed {
-		t.Errorf("%d of %d buffers are back, closed: %v", n, want, d.closed)
-	}
+	n, want := pool.Free(), pool.Options().Buffers
+	should.Hold(t, n == want && d.closed, "%d of %d buffers are back, closed: %v", n, want, d.closed)
 }
 
 // TestNotificationLost: a device that has missed a notification gets another.
@@ -365,9 +350,8 @@ func TestNotificationLost(t *testing.T) {
 			t.Fatalf("%d notifications of a frame that is not sent", notified()-before)
 		}
 	}
-	if c := p.Stats().Queues[0]; c.Restarts != 0 {
-		t.Errorf("%+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.Restarts == 0, "%+v", c)
 }
 
 // TestWrongDevice: the refusal names what fits, and nothing is written.

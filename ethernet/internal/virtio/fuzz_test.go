@@ -111,9 +111,7 @@ func newFuzzedReceiver(t testing.TB, packed, mergeable bool) *fuzzedReceiver {
 	must.OK(t, q.receiving.make(r.ring))
 	r.device = virtqueuetest.New(packed, fuzzRing, false, virtqueuetest.Areas{
 		Descriptor: r.ring[l.Descriptor:l.Driver], Driver: r.ring[l.Driver:l.Device], Device: r.ring[l.Device:]}, r.find)
-	if !q.fill() {
-		t.Fatal("there are not enough buffers")
-	}
+	must.Hold(t, q.fill(), "there are not enough buffers")
 	q.run()
 	return r
 }
@@ -186,9 +184,7 @@ func (r *fuzzedReceiver) expect(g given) {
 func (r *fuzzedReceiver) receive(most int) (n int) {
 	frames := make([]ethernet.Frame, most)
 	n, err := r.q.Receive(frames)
-	if err != nil || n > most {
-		r.Fatalf("%d frames of %d, %v", n, most, err)
-	}
+	must.Hold(r, err == nil && n <= most, "%d frames of %d, %v", n, most, err)
 	for _, f := range frames[:n] {
 		b := r.q.Cache().Pool().Bytes(f)
 		if len(b) != int(f.Length) || len(b) < ethernet.HeaderSize || slices.Contains(r.mine, f.Buffer) {
@@ -198,9 +194,7 @@ func (r *fuzzedReceiver) receive(most int) (n int) {
 		if !r.honest {
 			continue
 		}
-		if len(r.due) == 0 {
-			r.Fatalf("%+v: there was no such frame", f)
-		}
+		must.Hold(r, len(r.due) != 0, "%+v: there was no such frame", f)
 		want := r.due[0]
 		r.due = r.due[1:]
 		if f.Buffer != want.tag || !bytes.Equal(b, bytes.Repeat([]byte{want.number}, want.length)) {

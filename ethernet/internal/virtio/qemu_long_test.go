@@ -58,9 +58,8 @@ func wantBytes(t testing.TB, q ethernet.Queue, want ...[]byte) {
 		}
 		q.Cache().Free(frames[:n])
 		if n == 0 {
-			if err := q.Wait(ctx); err != nil {
-				t.Fatalf("%d frames have not come: %v", len(want), err)
-			}
+			err := q.Wait(ctx)
+			must.Hold(t, err == nil, "%d frames have not come: %v", len(want), err)
 		}
 	}
 }

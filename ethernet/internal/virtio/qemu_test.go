@@ -42,12 +42,8 @@ func TestQEMU(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := qemuPair(t, tt.options, ethernet.Options{}, ethernet.Options{Interrupts: true})
-			if a.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 1}) || b.Info().Vectors != 1 {
-				t.Errorf("%v, %+v", a.MAC(), b.Info())
-			}
-			if l, err := ethernet.WaitLink(t.Context(), a); err != nil || !l.Up {
-				t.Errorf("%+v, %v", l, err)
-			}
+			should.Hold(t, a.MAC() == (ethernet.MAC{2, 0, 0, 0, 0, 1}) && b.Info().Vectors == 1, "%v, %+v", a.MAC(), b.Info())
+			should.Be(t, must.Get(ethernet.WaitLink(t.Context(), a))(t).Up, true)
 			porttest.Exchange(t, a.Queue(0), b.Queue(0), 500, 16)
 			porttest.Exchange(t, b.Queue(0), a.Queue(0), 500, 16)
 			must.OK(t, b.Restart(t.Context()))
@@ -108,9 +104,7 @@ func TestQEMUControl(t *testing.T) {
 	}
 	should.Fail(t, p.SetVLANs([]uint16{1}), ethernet.ErrNotSupported, "VLANs")
 	must.OK(t, m.SetLink(0, false))
-	if l, err := p.Link(); err != nil || l.Up {
-		t.Errorf("%+v, %v", l, err)
-	}
+	should.Be(t, must.Get(p.Link())(t).Up, false)
 }
 
 // make300 makes more groups than are told to a device.
@@ -128,9 +122,8 @@ func TestQEMUUnplug(t *testing.T) {
 	must.OK(t, m.Unplug(0))
 	_, err := p.Queue(0).Receive(nil)
 	for ; err == nil; _, err = p.Queue(0).Receive(nil) {
-		if werr := p.Queue(0).Wait(t.Context()); werr != nil && !errors.Is(werr, ethernet.ErrDeviceGone) {
-			t.Fatal(werr)
-		}
+		werr := p.Queue(0).Wait(t.Context())
+		must.Hold(t, werr == nil || errors.Is(werr, ethernet.ErrDeviceGone), "%v", werr)
 	}
 	should.Fail(t, err, ethernet.ErrDeviceGone)
 	should.Fail(t, p.Restart(t.Context()), ethernet.ErrDeviceGone, "restart")

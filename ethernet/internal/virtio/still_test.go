@@ -103,9 +103,7 @@ next:
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(timeout); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
+		must.Hold(t, time.Now().Before(end), "never: %s", what)
 	}
 }
 
@@ -147,9 +145,7 @@ func TestBackEndStandsStill(t *testing.T) {
 				await(t, "the back end stands", b.stands.Load)
 				sent := fill(t, q)
 				for end := time.Now().Add(20 * timeout); time.Now().Before(end); time.Sleep(timeout / 10) {
-					if l, err := p.Link(); err != nil || !l.Up {
-						t.Fatalf("link %+v, %v", l, err)
-					}
+					must.Be(t, must.Get(p.Link())(t).Up, true)
 					must.Get(q.Send(nil))(t)
 				}
 				await(t, "it is said", func() bool { return said.count("a queue stands still", "queue=0", "stopped") == round+1 })
@@ -159,14 +155,10 @@ func TestBackEndStandsStill(t *testing.T) {
 					received += porttest.Receive(t, q, received)
 					return received == sent
 				})
-				if sent < 64 {
-					t.Errorf("%d frames were under way", sent)
-				}
+				should.Hold(t, sent >= 64, "%d frames were under way", sent)
 			}
 			c := p.Stats()
-			if c.Restarts != 0 || c.Queues[0].Restarts != 0 || c.Queues[0].Lost != 0 {
-				t.Errorf("%+v", c)
-			}
+			should.Hold(t, c.Restarts == 0 && c.Queues[0].Restarts == 0 && c.Queues[0].Lost == 0, "%+v", c)
 		}
 	}
 	waittest.Together(t, tests)
@@ -188,9 +180,8 @@ func TestQueueIsNotServed(t *testing.T) {
 	await(t, "the queue is named", func() bool { return said.count("a queue stands still", "queue=1", "fewer queues") > 0 })
 	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	should.Be(t, said.count("a queue stands still"), 1, "said times")
-	if c := p.Stats().Queues[1]; c.Restarts != 0 || c.SentFrames != 1 {
-		t.Errorf("%+v", c)
-	}
+	c := p.Stats().Queues[1]
+	should.Hold(t, c.Restarts == 0 && c.SentFrames == 1, "%+v", c)
 }
 
 // TestDeviceStandsStill: a device whose send ring is full and stands still is reset.
@@ -202,7 +193,6 @@ func TestDeviceStandsStill(t *testing.T) {
 	porttest.CloseAtEnd(t, p)
 	must.OK(t, provoke(t, p, func(c ethernet.QueueStats) bool { return c.Lost >= 128 }))
 	c := p.Stats()
-	if n := c.Restarts + c.Queues[0].Restarts; n < 2 || c.Queues[0].Lost != 64*n {
-		t.Errorf("%+v", c)
-	}
+	n := c.Restarts + c.Queues[0].Restarts
+	should.Hold(t, n >= 2 && c.Queues[0].Lost == 64*n, "%+v", c)
 }

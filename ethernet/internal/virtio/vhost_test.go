@@ -70,12 +70,9 @@ func TestVhostUser(t *testing.T) {
 			if c.SentFrames != 3000 || c.ReceivedFrames != 3000 || c.ReceivedBytes != c.SentBytes || c.Lost+c.Restarts+c.BadLengths+c.Unended != 0 {
 				t.Errorf("%+v", c)
 			}
-			if p.Queue(2) != nil || p.Queue(-1) != nil {
-				t.Error("a queue that there is not")
-			}
-			if l, err := p.Link(); err != nil || !l.Up || !p.MAC().IsStation() {
-				t.Errorf("%+v, %v, %v", l, err, p.MAC())
-			}
+			should.Hold(t, p.Queue(2) == nil && p.Queue(-1) == nil, "a queue that there is not")
+			l, err := p.Link()
+			should.Hold(t, err == nil && l.Up && p.MAC().IsStation(), "%+v, %v, %v", l, err, p.MAC())
 		})
 	}
 }
@@ -83,21 +80,15 @@ func TestVhostUser(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for _, address := range []string{"", "vhost-user", "vhost-user:", "vhost-user:x", "vhost-user:/x?ring=round", "vhost-user:/x?ring=", "vhost-user:/x?size=1", "vhost-user:/x?ring=split&a=b"} {
-		if _, err := ethernet.Open(t.Context(), address, ethernet.Options{Pool: pool}); !errors.Is(err, vfio.ErrBadAddress) {
-			t.Errorf("%q: %v", address, err)
-		}
+		should.Refuse(ethernet.Open(t.Context(), address, ethernet.Options{Pool: pool}))(t, vfio.ErrBadAddress, "%q", address)
 	}
 	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{Pool: pool}); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "start the back end first") {
 		t.Errorf("no back end: %v", err)
 	}
-	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{}); !errors.Is(err, ethernet.ErrConfig) {
-		t.Errorf("no pool: %v", err)
-	}
+	should.Refuse(ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{}))(t, ethernet.ErrConfig, "no pool")
 	b := newBack(t).serve()
 	for _, c := range []ethernet.Options{{Pool: pool, Offloads: ethernet.OffloadTSO}, {Pool: pool, Queues: 3, ReceiveDescriptors: 64}} {
-		if _, err := ethernet.Open(t.Context(), b.address(), c); !errors.Is(err, ethernet.ErrNotSupported) {
-			t.Errorf("%+v: %v", c, err)
-		}
+		should.Refuse(ethernet.Open(t.Context(), b.address(), c))(t, ethernet.ErrNotSupported, "%+v", c)
 	}
 	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("headroom: %v", err)
@@ -214,9 +205,7 @@ func TestHostileQueue(t *testing.T) {
 					}
 					p := connect(t, b.serve(), ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
 					err := provoke(t, p, func(c ethernet.QueueStats) bool { return c.Restarts > 0 && c.ReceivedFrames > 200 })
-					if always && !errors.Is(err, ethernet.ErrProtocol) || !always && err != nil {
-						t.Errorf("%v, %+v", err, p.Stats())
-					}
+					should.Hold(t, (!always || errors.Is(err, ethernet.ErrProtocol)) && (always || err == nil), "%v, %+v", err, p.Stats())
 				})
 			}
 		}
@@ -242,9 +231,7 @@ func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueStats) bo
 			return err
 		}
 		for _, f := range frames[:n] {
-			if len(q.Cache().Pool().Bytes(f)) != 64 {
-				t.Fatalf("a frame of %d bytes", f.Length)
-			}
+			must.Be(t, len(q.Cache().Pool().Bytes(f)), 64, "a frame of %d bytes", f.Length)
 		}
 		q.Cache().Free(frames[:n])
 		if n == 0 {
@@ -252,9 +239,7 @@ func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueStats) bo
 				return err
 			}
 		}
-		if time.Now().After(end) {
-			t.Fatalf("in vain: %+v", p.Stats())
-		}
+		must.Hold(t, time.Now().Before(end), "in vain: %+v", p.Stats())
 	}
 	return nil
 }
@@ -341,12 +326,8 @@ func TestBackEndEnds(t *testing.T) {
 	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	b.stop()
 	err := provoke(t, p, func(ethernet.QueueStats) bool { return false })
-	if !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("the back end has ended: %v", err)
-	}
-	if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("link: %v", err)
-	}
+	should.Fail(t, err, ethernet.ErrDeviceGone, "the back end has ended")
+	should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
 	if err := p.Restart(t.Context()); err == nil {
 		t.Error("restarted without a back end")
 	}
@@ -366,15 +347,9 @@ func TestNotStopped(t *testing.T) {
 	}
 	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{}))(t)
 	p := must.Get(ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute}))(t)
-	if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrNotStopped) {
-		t.Errorf("restart: %v", err)
-	}
-	if _, err := p.Queue(0).Receive(make([]ethernet.Frame, 1)); !errors.Is(err, ethernet.ErrNotStopped) {
-		t.Errorf("receive: %v", err)
-	}
-	if err := p.Close(); err != nil {
-		t.Errorf("the connection has ended by now: %v", err)
-	}
+	should.Fail(t, p.Restart(t.Context()), ethernet.ErrNotStopped, "restart")
+	should.Refuse(p.Queue(0).Receive(make([]ethernet.Frame, 1)))(t, ethernet.ErrNotStopped, "receive")
+	should.OK(t, p.Close())
 	should.OK(t, pool.Close())
 }
 
@@ -384,9 +359,7 @@ func TestBadFrames(t *testing.T) {
 	p := connect(t, b, ethernet.Options{})
 	q := p.Queue(0)
 	good := make([]ethernet.Frame, 1)
-	if q.Cache().Alloc(good) != 1 {
-		t.Fatal("no buffer")
-	}
+	must.Be(t, q.Cache().Alloc(good), 1)
 	good[0].Length = 60
 	for _, bad := range []ethernet.Frame{
 		{Buffer: 1 << 31, Offset: 64, Length: 60},
@@ -402,14 +375,10 @@ func TestBadFrames(t *testing.T) {
 		}
 	}
 	n, err := q.Send([]ethernet.Frame{good[0], {}})
-	if n != 1 || !errors.Is(err, ethernet.ErrBadFrame) {
-		t.Errorf("%d, %v", n, err)
-	}
+	should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame), "%d, %v", n, err)
 	for end := time.Now().Add(timeout); ; {
 		left, err := q.Unsent()
-		if err != nil || time.Now().After(end) {
-			t.Fatal(left, err)
-		}
+		must.Hold(t, err == nil && time.Now().Before(end), "%v, %v", left, err)
 		if left == 0 {
 			break
 		}
@@ -437,9 +406,7 @@ func TestClose(t *testing.T) {
 	_, uerr := p.Queue(0).Unsent()
 	_, lerr := p.Link()
 	for _, err := range []error{<-waited, rerr, serr, uerr, lerr, p.Restart(t.Context()), p.SetPromiscuous(true)} {
-		if !errors.Is(err, ethernet.ErrClosed) {
-			t.Error(err)
-		}
+		should.Fail(t, err, ethernet.ErrClosed)
 	}
 }
 
@@ -469,9 +436,7 @@ func TestNoAllocation(t *testing.T) {
 		n, _ = q.Receive(frames)
 		q.Cache().Free(frames[:n])
 	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	should.Be(t, n, 0)
 }
 
 // TestRestartWhileUsed restarts a port, asks it things and closes it while its queue is used.
@@ -483,19 +448,14 @@ func TestRestartWhileUsed(t *testing.T) {
 	for range 5 {
 		received := p.Stats().Queues[0].ReceivedFrames
 		for end := time.Now().Add(timeout); p.Stats().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("no frames: %+v", p.Stats())
-			}
+			must.Hold(t, time.Now().Before(end), "no frames: %+v", p.Stats())
 		}
 		must.OK(t, p.Restart(t.Context()))
-		if _, err := p.Link(); err != nil || p.Info().Vectors != 1 || !p.MAC().IsStation() {
-			t.Errorf("%v, %+v", err, p.Info())
-		}
+		_, err := p.Link()
+		should.Hold(t, err == nil && p.Info().Vectors == 1 && p.MAC().IsStation(), "%v, %+v", err, p.Info())
 	}
 	should.OK(t, p.Close())
-	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
-		t.Error(err)
-	}
+	should.Fail(t, <-ended, ethernet.ErrClosed)
 }
 
 // TestRestartBesideCache restarts a port while its queue's user takes and gives buffers: each
@@ -529,10 +489,6 @@ func TestRestartBesideCache(t *testing.T) {
 		should.OK(t, p.Restart(t.Context()))
 	}
 	should.OK(t, p.Close())
-	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
-		t.Error(err)
-	}
-	if n := pool.Free(); n != 2048 {
-		t.Errorf("%d of 2048 buffers are back", n)
-	}
+	should.Fail(t, <-ended, ethernet.ErrClosed)
+	should.Be(t, pool.Free(), 2048)
 }

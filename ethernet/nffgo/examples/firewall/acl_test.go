@@ -11,6 +11,7 @@ import (
 	"github.com/intel-go/nff-go/packet"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/firewall"
 )
 
@@ -27,9 +28,8 @@ func TestLoadACLRefuses(t *testing.T) {
 		if rules != "" {
 			must.OK(t, os.WriteFile(file, []byte(rules), 0o600))
 		}
-		if _, err := firewall.LoadACL(file); err == nil {
-			t.Errorf("%s: rules %q were taken", name, rules)
-		}
+		_, err := firewall.LoadACL(file)
+		should.Hold(t, err != nil, "%s: rules %q were taken", name, rules)
 	}
 }
 
@@ -72,9 +72,7 @@ func TestFilter(t *testing.T) {
 	kept := uint64(0)
 	for i, tt := range tests {
 		p := must.Get(packet.NewPacket())(t)
-		if !packet.GeneratePacketFromByte(p, tt.frame) {
-			t.Fatalf("%s: no packet", tt.name)
-		}
+		must.Hold(t, packet.GeneratePacketFromByte(p, tt.frame), "%s: no packet", tt.name)
 		packets[i], mask[i] = p, true
 		if tt.keep {
 			kept++
@@ -82,11 +80,8 @@ func TestFilter(t *testing.T) {
 	}
 	acl.Filter(packets[:], &mask, &keep, nil)
 	for i, tt := range tests {
-		if keep[i] != tt.keep {
-			t.Errorf("%s: kept: %t", tt.name, keep[i])
-		}
+		should.Be(t, keep[i], tt.keep, "%s", tt.name)
 	}
-	if passed, dropped := acl.Counts(); passed != kept || passed+dropped != uint64(len(tests)) {
-		t.Errorf("%d passed, %d were dropped", passed, dropped)
-	}
+	passed, dropped := acl.Counts()
+	should.Hold(t, passed == kept && passed+dropped == uint64(len(tests)), "%d passed, %d were dropped", passed, dropped)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // testTimeout ends tests that do not end by themselves. They take half a minute where two
@@ -71,9 +72,7 @@ func startProcess(t *testing.T, args ...string) *process {
 		}
 	})
 	for end := time.Now().Add(testTimeout); !strings.Contains(c.Output(), "started\n"); time.Sleep(time.Millisecond) {
-		if c.Ended() || time.Now().After(end) {
-			t.Fatal("the command does not start")
-		}
+		must.Hold(t, !c.Ended() && time.Now().Before(end), "the command does not start")
 	}
 	return c
 }
@@ -98,16 +97,13 @@ func (c *process) Interrupt(frames int) {
 	case <-time.After(testTimeout):
 		c.t.Fatal("it does not end")
 	}
-	if !c.cmd.ProcessState.Success() {
-		c.t.Errorf("it ended with %v", c.cmd.ProcessState)
-	}
+	should.Hold(c.t, c.cmd.ProcessState.Success(), "it ended with %v", c.cmd.ProcessState)
 	dropped := 0
 	for i := range frames {
 		if isDropped(i) {
 			dropped++
 		}
 	}
-	if want := fmt.Sprintf("rules passed %d dropped %d\n", frames-dropped, dropped); !strings.Contains(c.Output(), want) {
-		c.t.Errorf("it does not say %q", want)
-	}
+	want := fmt.Sprintf("rules passed %d dropped %d\n", frames-dropped, dropped)
+	should.Hold(c.t, strings.Contains(c.Output(), want), "it does not say %q", want)
 }

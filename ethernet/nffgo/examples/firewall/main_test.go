@@ -32,9 +32,7 @@ func TestMain(m *testing.M) {
 func TestFirewall(t *testing.T) {
 	testpmd.Needs(t, "TRAPEZE_NFFGO", "ci/nffgo/run", "vhost")
 	dir, err := os.MkdirTemp("", "nffgo") // short enough for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer os.RemoveAll(dir)
 	o := testpmd.Options{Mode: "io", More: []string{"--disable-link-check"}} // it waits for links else
 	var addresses [4]string
@@ -77,9 +75,7 @@ func open(t *testing.T, pool *ethernet.Pool, address string) ethernet.Queue {
 	t.Helper()
 	p, err := ethernet.Open(t.Context(), address, ethernet.Options{Pool: pool, ReceiveDescriptors: 4096, SendDescriptors: 4096,
 		Logger: slog.New(slog.DiscardHandler)}) // testpmd ends before ports are closed
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		should.OK(t, p.Close())
 	})

@@ -133,24 +133,17 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, k := newRings(t)
 			for b := range uint32(8) {
-				if !r.Lend(b) {
-					t.Fatal("not lent")
-				}
+				must.Hold(t, r.Lend(b), "not lent")
 			}
 			r.PublishFill()
-			if !r.Add(10, 256, 60) || !r.Add(11, 0, 1500) {
-				t.Fatal("not added")
-			}
+			must.Hold(t, r.Add(10, 256, 60) && r.Add(11, 0, 1500), "not added")
 			r.Publish()
 			do(k)
 			received, done := r.Take(make([]xskring.Received, size)), r.Complete(make([]uint32, size))
 			r.Untaken()
-			if err := r.Violation(); !errors.Is(err, xskring.ErrViolation) {
-				t.Fatalf("%v; %d received, %d completed", err, received, done)
-			}
-			if received > 1 || done > 1 {
-				t.Errorf("%d received, %d completed", received, done)
-			}
+			err := r.Violation()
+			must.Hold(t, errors.Is(err, xskring.ErrViolation), "%v; %d received, %d completed", err, received, done)
+			should.Hold(t, received <= 1 && done <= 1, "%d received, %d completed", received, done)
 			// From then on there is nothing more.
 			if r.Take(make([]xskring.Received, 1)) != 0 || r.Complete(make([]uint32, 1)) != 0 || r.Pending() || r.Room() != 0 || r.Add(12, 0, 60) {
 				t.Error("the rings go on")
@@ -175,9 +168,8 @@ func TestDrops(t *testing.T) {
 	put(k.receive, 3*stride|65535<<48, 1<<32-1, 0, true)
 	out := make([]xskring.Received, size)
 	want := []xskring.Received{{Buffer: 0}, {Buffer: 1}, {Buffer: 2, Offset: 2000, Length: 48, Continued: true}, {Buffer: 3}}
-	if n := r.Take(out); !slices.Equal(out[:n], want) || r.Violation() != nil {
-		t.Errorf("%+v, %v", out[:n], r.Violation())
-	}
+	n := r.Take(out)
+	should.Hold(t, slices.Equal(out[:n], want) && r.Violation() == nil, "%+v, %v", out[:n], r.Violation())
 }
 
 // TestParts: a frame that is longer than a chunk goes in parts that end where chunks do,
@@ -219,12 +211,9 @@ func TestParts(t *testing.T) {
 				for i, want := range tt.want {
 					options := uint64(binary.NativeEndian.Uint32(k.send[entriesAt+16*(atomic.LoadUint32(index(k.send, consumerAt))%size)+12:]))
 					address, length, ok := get(k.send, true)
-					if got := (part{address - uint64(buffer*tt.stride), uint64(length), options}); !ok || got != want {
-						t.Fatalf("part %d is %+v, want %+v", i, got, want)
-					}
-					if r.Unsent() != 1 || r.Lend(buffer) {
-						t.Fatal("the buffer is back before all parts are sent")
-					}
+					got := (part{address - uint64(buffer*tt.stride), uint64(length), options})
+					must.Hold(t, ok && got == want, "part %d is %+v, want %+v", i, got, want)
+					must.Hold(t, r.Unsent() == 1 && !r.Lend(buffer), "the buffer is back before all parts are sent")
 					put(k.completion, address, 0, 0, false)
 					if n, last := r.Complete(done), i == len(tt.want)-1; (n == 1 && done[0] == buffer) != last {
 						t.Fatalf("after part %d %d buffers are back", i, n)
@@ -245,20 +234,12 @@ func TestParts(t *testing.T) {
 // TestLimits: a buffer is lent or sent once, and none that there is not.
 func TestLimits(t *testing.T) {
 	r, _ := newRings(t)
-	if r.Lend(buffers) || r.Add(buffers, 0, 60) {
-		t.Error("a buffer that there is not")
-	}
-	if !r.Lend(1) || r.Lend(1) || r.Add(1, 0, 60) {
-		t.Error("a buffer that is lent")
-	}
-	if !r.Add(2, 0, 60) || r.Add(2, 0, 60) || r.Lend(2) {
-		t.Error("a buffer that is being sent")
-	}
+	should.Hold(t, !r.Lend(buffers) && !r.Add(buffers, 0, 60), "a buffer that there is not")
+	should.Hold(t, r.Lend(1) && !r.Lend(1) && !r.Add(1, 0, 60), "a buffer that is lent")
+	should.Hold(t, r.Add(2, 0, 60) && !r.Add(2, 0, 60) && !r.Lend(2), "a buffer that is being sent")
 	for b := uint32(3); r.Add(b, 0, 60); b++ {
 	}
-	if r.Unsent() != size || r.Room() != 0 {
-		t.Errorf("%d are being sent, room for %d", r.Unsent(), r.Room())
-	}
+	should.Hold(t, r.Unsent() == size && r.Room() == 0, "%d are being sent, room for %d", r.Unsent(), r.Room())
 	for b := uint32(30); r.Lend(b); b++ {
 	}
 	should.Be(t, r.Lent(), size, "are lent")
@@ -330,9 +311,7 @@ func TestConcurrent(t *testing.T) {
 	other.Wait()
 	r.Reclaim(func(b uint32) { free = append(free, b) })
 	slices.Sort(free)
-	if len(free) != buffers || len(slices.Compact(free)) != buffers {
-		t.Errorf("%d of %d buffers are left", len(free), buffers)
-	}
+	should.Hold(t, len(free) == buffers && len(slices.Compact(free)) == buffers, "%d of %d buffers are left", len(free), buffers)
 }
 
 // FuzzRings makes the other side write what it likes between our steps. Nothing comes out
@@ -360,9 +339,7 @@ func FuzzRings(f *testing.F) {
 			return uint64(b)
 		}
 		came := func(b uint32) {
-			if !with[b] {
-				t.Fatalf("buffer %d came, which was not there", b)
-			}
+			must.Hold(t, with[b], "buffer %d came, which was not there", b)
 			delete(with, b)
 		}
 		out, done := make([]xskring.Received, 5), make([]uint32, 5)
@@ -380,9 +357,7 @@ func FuzzRings(f *testing.F) {
 				r.Publish()
 			case 2:
 				for _, f := range out[:r.Take(out)] {
-					if f.Offset+f.Length > chunk {
-						t.Fatalf("a frame leaves its buffer: %+v", f)
-					}
+					must.Hold(t, f.Offset+f.Length <= chunk, "a frame leaves its buffer: %+v", f)
 					came(f.Buffer)
 				}
 			case 3:
@@ -410,8 +385,6 @@ func FuzzRings(f *testing.F) {
 			r.SendWakeup()
 		}
 		r.Reclaim(came)
-		if len(with) != 0 || r.Lent() != 0 || r.Unsent() != 0 {
-			t.Fatalf("%d buffers did not come back", len(with))
-		}
+		must.Hold(t, len(with) == 0 && r.Lent() == 0 && r.Unsent() == 0, "%d buffers did not come back", len(with))
 	})
 }

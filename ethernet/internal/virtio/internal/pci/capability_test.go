@@ -107,15 +107,11 @@ func FuzzLayout(f *testing.F) {
 		}
 		l, err := findLayout(c, b, sizes)
 		if err != nil {
-			if !errors.Is(err, ethernet.ErrProtocol) && !errors.Is(err, ethernet.ErrNotSupported) {
-				t.Fatal(err)
-			}
+			must.Hold(t, errors.Is(err, ethernet.ErrProtocol) || errors.Is(err, ethernet.ErrNotSupported), "%v", err)
 			return
 		}
 		for _, p := range []place{l.common, l.notify, l.device} {
-			if p.bar != 4 || p.offset > barSize || p.length > barSize-p.offset {
-				t.Fatalf("%+v leaves its BAR", p)
-			}
+			must.Hold(t, p.bar == 4 && p.offset <= barSize && p.length <= barSize-p.offset, "%+v leaves its BAR", p)
 		}
 		if l.common.length < leastCommon || l.notify.length < leastNotify || l.device.length < leastDevice {
 			t.Fatalf("%+v is too short", l)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
 )
 
@@ -32,9 +33,7 @@ func wantViolation(t *testing.T, r *rig, field string, good int) {
 	if got != good || !errors.As(err, &v) || !errors.Is(err, virtqueue.ErrViolation) || v.Field != field || v.Queue != 7 || !strings.Contains(err.Error(), field) {
 		t.Errorf("%d buffers, want %d; %v, want one about %q", got, good, err, field)
 	}
-	if r.Pending() || r.Interrupts(true) || r.Take(used) != 0 {
-		t.Error("the queue goes on")
-	}
+	should.Hold(t, !r.Pending() && !r.Interrupts(true) && r.Take(used) == 0, "the queue goes on")
 }
 
 // splitUsed writes an element of the device area, and the index behind it.
@@ -195,14 +194,10 @@ func fuzz(f *testing.F, format virtqueue.Format) {
 				case 3:
 					broken := r.Violation() != nil
 					n := r.Take(used)
-					if broken && n > 0 {
-						t.Fatal("a queue that is broken gives buffers")
-					}
+					must.Hold(t, !broken || n <= 0, "a queue that is broken gives buffers")
 					for _, u := range used[:n] {
 						room, ok := lent[u.Tag]
-						if !ok || u.Length > room {
-							t.Fatalf("buffer %d of %d bytes, lent %v with room for %d", u.Tag, u.Length, ok, room)
-						}
+						must.Hold(t, ok && u.Length <= room, "buffer %d of %d bytes, lent %v with room for %d", u.Tag, u.Length, ok, room)
 						delete(lent, u.Tag)
 						descriptors -= sizes[u.Tag]
 					}

@@ -34,9 +34,7 @@ func TestLayout(t *testing.T) {
 		{virtqueue.Options{Size: 64, Format: 2}, false},
 	} {
 		l, err := tt.o.Layout()
-		if tt.ok != (err == nil) || err != nil && !errors.Is(err, virtqueue.ErrOptions) {
-			t.Errorf("%+v: %v", tt.o, err)
-		}
+		should.Hold(t, tt.ok == (err == nil) && (err == nil || errors.Is(err, virtqueue.ErrOptions)), "%+v: %v", tt.o, err)
 		if err == nil && (l.Driver < 16*uint64(tt.o.Size) || l.Device <= l.Driver || l.Size <= l.Device || l.Driver%16 != 0 || l.Device%4 != 0) {
 			t.Errorf("%+v: %+v", tt.o, l)
 		}
@@ -138,9 +136,7 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 		},
 		"next": func(rt *rapid.T) {
 			b, ok, err := m.device.Next()
-			if err != nil || ok != (len(m.unseen) > 0) {
-				rt.Fatalf("next: %v, %v; %d are published", ok, err, len(m.unseen))
-			}
+			must.Give(ok, err)(rt, len(m.unseen) > 0, "next; %d are published", len(m.unseen))
 			if !ok {
 				return
 			}
@@ -212,9 +208,7 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 	for _, tag := range tags {
 		delete(m.lent, tag)
 	}
-	if len(m.lent) != 0 || m.Lent() != 0 || m.Room() != 0 {
-		rt.Fatalf("%d buffers are not reclaimed, %d lent", len(m.lent), m.Lent())
-	}
+	must.Hold(rt, len(m.lent) == 0 && m.Lent() == 0 && m.Room() == 0, "%d buffers are not reclaimed, %d lent", len(m.lent), m.Lent())
 }
 
 // TestNotifications has both sides sleep whenever there is nothing to do, and wake each
@@ -272,16 +266,13 @@ func exchange(t *testing.T, r *rig, size, frames int) {
 		}
 		n := r.Take(used)
 		if n == 0 {
-			if !r.Interrupts(true) && !sleep(call) {
-				t.Fatalf("nobody woke the driver: %d of %d, %v", taken, frames, r.Violation())
-			}
+			must.Hold(t, r.Interrupts(true) || sleep(call), "nobody woke the driver: %d of %d, %v", taken, frames, r.Violation())
 			r.Interrupts(false)
 		}
 		for _, u := range used[:n] {
 			at := int(u.Tag) * partSize
-			if first, second := binary.LittleEndian.Uint64(r.data[at:]), binary.LittleEndian.Uint64(r.data[at+8:]); second != ^first || u.Length != 16 {
-				t.Fatalf("buffer %d: %#x, %#x, %d bytes", u.Tag, first, second, u.Length)
-			}
+			first, second := binary.LittleEndian.Uint64(r.data[at:]), binary.LittleEndian.Uint64(r.data[at+8:])
+			must.Hold(t, second == ^first && u.Length == 16, "buffer %d: %#x, %#x, %d bytes", u.Tag, first, second, u.Length)
 			busy[u.Tag] = false
 		}
 		taken += n
@@ -365,9 +356,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 				}
 				held = held[:0]
 				r.device.Flush()
-				if n := r.Take(used); n != 32 {
-					b.Fatalf("%d, %v", n, r.Violation())
-				}
+				must.Be(b, r.Take(used), 32, "%v", r.Violation())
 			}
 		})
 	}
