@@ -141,12 +141,8 @@ TRAPEZE_HOOK("pulse/rx") u64 f(struct trapeze_pulse *p)
 	must.OK(t, os.WriteFile(source, []byte(text), 0o600))
 	s := parse(t, compile(t, source, "-O2", "-target", "bpf"))
 	want := abi.Map{Name: "seen", Type: abi.MapHash, Key: 4, Value: 8, Entries: 10}
-	if len(s.Maps) != 1 || !cmp.Equal(s.Maps[0], want) {
-		t.Errorf("maps %+v", s.Maps)
-	}
+	should.Hold(t, len(s.Maps) == 1 && cmp.Equal(s.Maps[0], want), "maps %+v", s.Maps)
 	for _, v := range s.Check() {
-		if v.Err != nil {
-			t.Error(v.Err)
-		}
+		should.OK(t, v.Err)
 	}
 }

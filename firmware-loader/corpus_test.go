@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/seed"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
@@ -183,9 +184,7 @@ func accept(b []byte, trusted *firmware.KeyRing) error {
 // names what is wrong, and is a seed of FuzzParse.
 func TestBadInput(t *testing.T) {
 	trusted, _ := ring(t, key(1))
-	if err := accept(sign(t, small(t), key(1)).Bytes(), trusted); err != nil {
-		t.Fatalf("the image that they are made of: %v", err)
-	}
+	must.OK(t, accept(sign(t, small(t), key(1)).Bytes(), trusted))
 	for _, c := range badInputs() {
 		t.Run(c.name, func(t *testing.T) {
 			b := c.make(t)
@@ -210,7 +209,5 @@ func TestGoodSeeds(t *testing.T) {
 	seed.Check(t, "FuzzParse", "small", small(t).Bytes())
 	seed.Check(t, "FuzzParse", "signed", sign(t, small(t), key(1)).Bytes())
 	names, err := os.ReadDir(filepath.Join("testdata", "fuzz", "FuzzParse"))
-	if err != nil || len(names) < len(badInputs()) {
-		t.Errorf("%d seeds, %v", len(names), err)
-	}
+	should.Hold(t, err == nil && len(names) >= len(badInputs()), "%d seeds, %v", len(names), err)
 }

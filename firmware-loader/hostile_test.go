@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
@@ -98,17 +99,13 @@ func TestAllocation(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if len(b) > elfimage.MaxFile {
-				t.Fatalf("%d bytes are refused for their number", len(b))
-			}
+			must.Hold(t, len(b) <= elfimage.MaxFile, "%d bytes are refused for their number", len(b))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := firmware.Parse(b)
 			runtime.ReadMemStats(&after)
 			n := after.TotalAlloc - before.TotalAlloc
-			if n > limit {
-				t.Errorf("%d bytes allocated", n)
-			}
+			should.Hold(t, n <= limit, "%d bytes allocated", n)
 			t.Logf("%d KiB, file of %d KiB: %v", n>>10, len(b)>>10, err)
 		})
 	}

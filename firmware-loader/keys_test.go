@@ -60,9 +60,7 @@ func TestKeysOfOpenSSL(t *testing.T) {
 	run("genpkey", "-algorithm", "ed25519", "-out", pem)
 	run("pkey", "-in", pem, "-pubout", "-out", pub)
 	k := must.Get(firmware.ReadPrivateKey(pem))(t)
-	if found, err := sign(t, small(t), k).Verify(openRing(t, dir)); err != nil || found.File != "k.pub" {
-		t.Errorf("%+v, %v", found, err)
-	}
+	should.Be(t, must.Get(sign(t, small(t), k).Verify(openRing(t, dir)))(t).File, "k.pub")
 	ours := must.Get(firmware.EncodePrivateKey(key(1)))(t)
 	write(t, pem, string(ours))
 	run("pkey", "-in", pem, "-noout")
@@ -81,9 +79,8 @@ func TestKeyRingRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, dir := ring(t, key(1))
 			spoil(t, dir)
-			if r, err := firmware.OpenKeyRing(dir); err == nil || r != nil {
-				t.Errorf("accepted: %v", r)
-			}
+			r, err := firmware.OpenKeyRing(dir)
+			should.Hold(t, err != nil && r == nil, "accepted: %v", r)
 		})
 	}
 	should.Refuse(firmware.OpenKeyRing(filepath.Join(t.TempDir(), "none")))(t, fs.ErrNotExist, "no folder")
@@ -93,9 +90,7 @@ func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "image")
 	write(t, name, string(small(t).Bytes()))
-	if s, err := firmware.Open(name); err != nil || s.Name != "small" {
-		t.Errorf("%v", err)
-	}
+	should.Be(t, must.Get(firmware.Open(name))(t).Name, "small")
 	write(t, name, "hello")
 	if _, err := firmware.Open(name); !errors.Is(err, elfimage.ErrFormat) || !strings.Contains(err.Error(), name) {
 		t.Errorf("no image: %v", err)

@@ -25,9 +25,7 @@ func TestBuild(t *testing.T) {
 	if s.Name != "small" || s.Version != "1.0" || s.ABI != abi.Version || s.Device != 0x12347250 || !s.Built || s.Signature != nil {
 		t.Errorf("%+v", s)
 	}
-	if s.BuildID == [20]byte{} {
-		t.Error("no build ID")
-	}
+	should.Hold(t, s.BuildID != [20]byte{}, "no build ID")
 	img := must.Get(flat.Decode(s.Link()))(t)
 	if img.Digest != s.Digest || img.SRAM != s.SRAM {
 		t.Errorf("flat image: digest %x, SRAM %d; spec: %x, %d", img.Digest, img.SRAM, s.Digest, s.SRAM)
@@ -39,24 +37,19 @@ func TestBuild(t *testing.T) {
 	}
 	should.Be(t, cmp.Diff(want, s.Maps), "", "maps (-want +got)")
 	p, ok := s.Program(abi.PulseTx)
-	if !ok || p.Hook != abi.PulseTx || len(p.Maps) != 2 {
-		t.Fatalf("%v, %+v", ok, p)
-	}
+	must.Hold(t, ok && p.Hook == abi.PulseTx && len(p.Maps) == 2, "%v, %+v", ok, p)
 	// References are by index now.
 	for _, c := range []struct {
 		at       int
 		src      asm.Register
 		constant int64
 	}{{4, asm.PseudoMapFD, 1}, {7, asm.PseudoMapValue, 0}} {
-		if ins := p.Instructions[c.at]; ins.Src != c.src || ins.Constant != c.constant {
-			t.Errorf("instruction %d is %v, constant %#x", c.at, ins, ins.Constant)
-		}
+		ins := p.Instructions[c.at]
+		should.Hold(t, ins.Src == c.src && ins.Constant == c.constant, "instruction %d is %v, constant %#x", c.at, ins, ins.Constant)
 	}
 	should.Contain(t, s.Disassembly(), "/* who is it */", "no lines of the source")
 	for _, v := range s.Check() {
-		if v.Err != nil || v.Report.WorstCase < 8 {
-			t.Errorf("%+v", v)
-		}
+		should.Hold(t, v.Err == nil && v.Report.WorstCase >= 8, "%+v", v)
 	}
 	if _, ok := s.Program(abi.FilterRx); ok {
 		t.Error("a program that is not there")
@@ -70,13 +63,9 @@ func TestClang(t *testing.T) { checkEverything(t, object(t, "everything")) }
 func checkEverything(t *testing.T, b []byte) {
 	t.Helper()
 	raw := parse(t, b)
-	if raw.Built || raw.Name != "everything" || raw.Version != "1.2.3" || raw.Device != 0x12347250 {
-		t.Errorf("the object is %+v", raw)
-	}
+	should.Hold(t, !raw.Built && raw.Name == "everything" && raw.Version == "1.2.3" && raw.Device == 0x12347250, "the object is %+v", raw)
 	s := must.Get(firmware.Build(b, firmware.Meta{Version: "2.0"}))(t)
-	if !s.Built || s.Name != "everything" || s.Version != "2.0" {
-		t.Errorf("the image is %+v", s)
-	}
+	should.Hold(t, s.Built && s.Name == "everything" && s.Version == "2.0", "the image is %+v", s)
 	var names []string
 	for _, m := range s.Maps {
 		names = append(names, m.Name)
@@ -94,9 +83,7 @@ func checkEverything(t *testing.T, b []byte) {
 	verdicts := s.Check()
 	should.Be(t, len(verdicts), int(abi.Hooks), "programs")
 	for _, v := range verdicts {
-		if v.Err != nil {
-			t.Error(v.Err)
-		}
+		should.OK(t, v.Err)
 	}
 	text := s.Disassembly()
 	for _, want := range []string{"filter/tx:", "everything.c:", "if (data + 14 > end)", "<flows>", "FnMapLookupElem"} {
@@ -135,18 +122,15 @@ func TestFlipped(t *testing.T) {
 			invalid++
 		}
 	}
-	if invalid == 0 {
-		t.Error("no flip has broken the signature")
-	}
+	should.Hold(t, invalid != 0, "no flip has broken the signature")
 	t.Logf("%d of %d flips are accepted, %d of them with a wrong signature", accepted, 8*len(b)/step, invalid)
 }
 
 func TestTruncated(t *testing.T) {
 	b := small(t).Bytes()
 	for n := range b {
-		if s, err := firmware.Parse(b[:n:n]); err == nil || s != nil {
-			t.Fatalf("%d of %d bytes: accepted", n, len(b))
-		}
+		s, err := firmware.Parse(b[:n:n])
+		must.Hold(t, err != nil && s == nil, "%d of %d bytes: accepted", n, len(b))
 	}
 }
 
@@ -190,13 +174,9 @@ func TestParseRefuses(t *testing.T) {
 			}
 			c.spoil(t, b)
 			s, err := firmware.Parse(b)
-			if !errors.Is(err, c.reason) || s != nil {
-				t.Fatalf("%v; want %v", err, c.reason)
-			}
+			must.Hold(t, errors.Is(err, c.reason) && s == nil, "%v; want %v", err, c.reason)
 			var e *elfimage.Error
-			if errors.As(err, &e) && e.Section != c.section {
-				t.Errorf("%v; want section %q", err, c.section)
-			}
+			should.Hold(t, !errors.As(err, &e) || e.Section == c.section, "%v; want section %q", err, c.section)
 		})
 	}
 	t.Run("no note", func(t *testing.T) {

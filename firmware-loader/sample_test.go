@@ -36,9 +36,7 @@ func contents(t testing.TB, b []byte, section string) []byte {
 	t.Helper()
 	f := must.Get(elf.NewFile(bytes.NewReader(b)))(t)
 	s := f.Section(section)
-	if s == nil {
-		t.Fatalf("no section %s", section)
-	}
+	must.Hold(t, s != nil, "no section %s", section)
 	return b[s.Offset : s.Offset+s.Size]
 }
 

@@ -36,9 +36,7 @@ var abiValues = map[string]uint64{
 func TestDataSheet(t *testing.T) {
 	b := must.Get(os.ReadFile("../descriptors/SPEC.md"))(t)
 	_, sheet, ok := strings.Cut(string(b), "\n## 14. Control programs\n")
-	if !ok {
-		t.Fatal("the data sheet has no section 14")
-	}
+	must.Hold(t, ok, "the data sheet has no section 14")
 	seen := map[string]bool{}
 	column := -1
 	for line := range strings.Lines(sheet) {
@@ -64,9 +62,7 @@ func TestDataSheet(t *testing.T) {
 		seen[name] = true
 	}
 	for name := range abiValues {
-		if !seen[name] {
-			t.Errorf("%s is in no table", name)
-		}
+		should.Hold(t, seen[name], "%s is in no table", name)
 	}
 	for h := range abi.Hooks {
 		should.Contain(t, sheet, fmt.Sprintf("| %s | ", h), "hook %s is in no table", h)

@@ -56,13 +56,9 @@ func TestSignAndVerify(t *testing.T) {
 	signed := parse(t, sign(t, plain, key(2)).Bytes())
 	should.Be(t, same(t, plain, signed), "", "the signature has changed")
 	k, err := signed.Verify(trusted)
-	if err != nil || k.ID != idOf(key(2)) || k.File != "b.pub" {
-		t.Errorf("%+v, %v", k, err)
-	}
+	should.Hold(t, err == nil && k.ID == idOf(key(2)) && k.File == "b.pub", "%+v, %v", k, err)
 	// Signed again, the other signature is gone.
-	if k, err := sign(t, signed, key(1)).Verify(trusted); err != nil || k.File != "a.pub" {
-		t.Errorf("%+v, %v", k, err)
-	}
+	should.Be(t, must.Get(sign(t, signed, key(1)).Verify(trusted))(t).File, "a.pub")
 
 	strangers, _ := ring(t, key(3))
 	var e *firmware.SignatureError
@@ -71,9 +67,8 @@ func TestSignAndVerify(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "revoked"), "# lost in March\n\n"+idOf(key(2)).String()+"  # b\n")
 	should.Refuse(signed.Verify(openRing(t, dir)))(t, firmware.ErrRevoked, "revoked key")
-	if keys := openRing(t, dir).Keys(); len(keys) != 1 || keys[0].File != "a.pub" {
-		t.Errorf("keys that are left: %+v", keys)
-	}
+	keys := openRing(t, dir).Keys()
+	should.Hold(t, len(keys) == 1 && keys[0].File == "a.pub", "keys that are left: %+v", keys)
 }
 
 // TestForgeries: signatures that are not of this image.

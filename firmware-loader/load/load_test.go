@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -29,9 +30,7 @@ func TestLoadAndRollback(t *testing.T) {
 	}
 	mustLoad(t, nic, image(t, "two", "2.0", 2))
 	after, err = load.Rollback(context.Background(), nic, brief)
-	if err != nil || after.Name != "one" {
-		t.Fatalf("%+v, %v", after, err)
-	}
+	must.Give(after.Name, err)(t, "one", "%+v", after)
 	if after, err = load.Rollback(context.Background(), nic, brief); err != nil || after.Name != "two" {
 		t.Fatalf("rolled back twice: %+v, %v", after, err)
 	}
@@ -91,16 +90,10 @@ func TestLoadRefuses(t *testing.T) {
 			_, err := load.Load(context.Background(), nic, img, brief)
 			var failed *load.Error
 			var at *failure.Error
-			if !errors.As(err, &failed) || !errors.As(err, &at) || at.Op != tt.step {
-				t.Fatalf("got %v, want a failure to %s", err, tt.step)
-			}
-			if tt.want != nil && !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
+			must.Hold(t, errors.As(err, &failed) && errors.As(err, &at) && at.Op == tt.step, "got %v, want a failure to %s", err, tt.step)
+			should.Hold(t, tt.want == nil || errors.Is(err, tt.want), "got %v, want %v", err, tt.want)
 			var refused *load.ProcessorError
-			if tt.want == nil && !errors.As(err, &refused) {
-				t.Errorf("got %v, want the processor's word", err)
-			}
+			should.Hold(t, tt.want != nil || errors.As(err, &refused), "got %v, want the processor's word", err)
 			nic.lies, nic.before = nil, nil
 			nic.checkWorks(t, failed.Outcome)
 		})
@@ -114,9 +107,7 @@ func TestRegistersOfAllOnes(t *testing.T) {
 	nic := newFakeNIC()
 	nic.entry = 0xffffffff
 	s, err := load.ReadStatus(nic)
-	if err != nil {
-		t.Errorf("status with PROC_ENTRY of all ones: %v", err)
-	}
+	should.OK(t, err)
 	mustLoad(t, nic, image(t, "old", "1.0", 1))
 	nic.entry = 0xffffffff
 	nic.flip = true
@@ -147,19 +138,17 @@ func TestRegistersOfAllOnes(t *testing.T) {
 }
 
 // checkWorks checks that the NIC is in a state that an outcome promises.
-func (f *fakeNIC) checkWorks(t interface{ Errorf(string, ...any) }, o load.Outcome) {
+func (f *fakeNIC) checkWorks(t should.TB, o load.Outcome) {
 	switch {
 	case o == load.OutcomeUnknown:
 		// The NIC could not be reached: either its program still runs, or the hold
 		// limit ends a halt.
 	case f.state == datasheet.ProcessorBuiltIn:
-		if o != load.OutcomeBuiltIn && o != load.OutcomeUntouched {
-			t.Errorf("built-in behaviour, but the outcome is: %s", o)
-		}
+		should.Hold(t, o == load.OutcomeBuiltIn || o == load.OutcomeUntouched, "built-in behaviour, but the outcome is: %s", o)
 	case f.state != datasheet.ProcessorRunning || f.image == nil:
-		t.Errorf("the processor is %s; the outcome is: %s", f.state, o)
+		t.Error("the processor is", f.state, "but the outcome is:", o)
 	case o != load.OutcomeUntouched && o != load.OutcomeRestored:
-		t.Errorf("an image runs; the outcome is: %s", o)
+		t.Error("an image runs; the outcome is:", o)
 	}
 }
 
@@ -227,9 +216,7 @@ func TestCutAtEveryAccess(t *testing.T) {
 					nic.before = nil
 					afterCut(t, nic, cut.name, err, before, at)
 					if t.Failed() || hits == 0 {
-						if at < 20 {
-							t.Errorf("only %d accesses were cut", at)
-						}
+						should.Hold(t, at >= 20, "only %d accesses were cut", at)
 						return
 					}
 				}
@@ -293,14 +280,10 @@ func TestRandomFailures(t *testing.T) {
 		nic.before = nil
 		var failure *load.Error
 		if err == nil {
-			if nic.state != datasheet.ProcessorRunning || nic.image.Name != "new" {
-				rt.Fatalf("success, but the NIC is %s", nic.state)
-			}
+			must.Hold(rt, nic.state == datasheet.ProcessorRunning && nic.image.Name == "new", "success, but the NIC is %s", nic.state)
 			return
 		}
-		if !errors.As(err, &failure) {
-			rt.Fatal(err)
-		}
+		must.Hold(rt, errors.As(err, &failure), "%v", err)
 		nic.checkWorks(rt, failure.Outcome)
 		if _, err := load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief); err != nil {
 			rt.Fatalf("a load after %v: %v", failure, err)

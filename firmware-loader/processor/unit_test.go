@@ -95,9 +95,7 @@ func TestStoppedProgram(t *testing.T) {
 			}
 			programs[bad] = c.code
 			u.Install(unchecked(t, programs))
-			if u.Read(datasheet.RegProcessorReady) != datasheet.ProcessorReady || u.Stopped() {
-				t.Fatal("not running")
-			}
+			must.Hold(t, u.Read(datasheet.RegProcessorReady) == datasheet.ProcessorReady && !u.Stopped(), "not running")
 			for h := range abi.Hooks {
 				should.Be(t, ask[h](l.asked), h != bad, "%v stopped: %v", bad, h)
 			}
@@ -162,9 +160,8 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%+v: %v, %d, %v, %d faults", c, a, queue, ok, hook(u, c.hook, datasheet.HookRegFaultsLow))
 		}
 		l.asked.Misled(engine.HookFilterReceive)
-		if got := hook(u, abi.FilterRx, datasheet.HookRegFaultsLow); got == 0 {
-			t.Error("an answer that misled does not count")
-		}
+		got := hook(u, abi.FilterRx, datasheet.HookRegFaultsLow)
+		should.Hold(t, got != 0, "an answer that misled does not count")
 	}
 	u, l, _ := newUnit()
 	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{

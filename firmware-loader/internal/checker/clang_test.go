@@ -18,9 +18,7 @@ import (
 // machine; and by the kernel too. Where no clang is required, each source is compiled one way.
 func TestFiltersOfClang(t *testing.T) {
 	sources, err := filepath.Glob("testdata/filters/*.c")
-	if err != nil || len(sources) == 0 {
-		t.Fatal(sources, err)
-	}
+	must.Hold(t, err == nil && len(sources) != 0, "%v, %v", sources, err)
 	levels := [][]string{{"-O2", "-mcpu=v1"}, {"-O2", "-mcpu=v3"}, {"-Os", "-mcpu=v2"}}
 	for i, source := range sources {
 		chosen := levels
@@ -32,9 +30,7 @@ func TestFiltersOfClang(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				spec := clangtest.Spec(t, source, append(flags, "-I../images/c")...)
 				for _, v := range spec.Check() {
-					if v.Err != nil {
-						t.Fatal(v.Err)
-					}
+					must.OK(t, v.Err)
 					p, _ := spec.Program(v.Hook)
 					t.Run("kernel", func(t *testing.T) {
 						if k := newKernel(t, spec.Maps); k.load(p, false) != nil {

@@ -25,14 +25,10 @@ func FuzzCheck(f *testing.F) {
 		report, err := checker.Check(p)
 		var refusal *checker.Refusal
 		if err != nil {
-			if !errors.As(err, &refusal) || refusal.Reason == nil || refusal.Error() == "" {
-				t.Fatalf("refused with %#v", err)
-			}
+			must.Hold(t, errors.As(err, &refusal) && refusal.Reason != nil && refusal.Error() != "", "refused with %#v", err)
 			return
 		}
-		if report.WorstCase < 1 || report.WorstCase > p.Hook.Budget() || report.Stack > abi.StackSize {
-			t.Fatalf("%+v", report)
-		}
+		must.Hold(t, report.WorstCase >= 1 && report.WorstCase <= p.Hook.Budget() && report.Stack <= abi.StackSize, "%+v", report)
 		input := append(make([]byte, 64), raw...)
 		var values [][]byte
 		for _, m := range p.Maps {

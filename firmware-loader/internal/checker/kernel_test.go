@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -80,9 +81,7 @@ func newKernel(tb testing.TB, maps []abi.Map) *kernel {
 	tb.Helper()
 	if err := permitted(); err != nil {
 		notPermitted := errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, errOldKernel)
-		if !notPermitted || os.Getenv(requireBPF) == "1" {
-			tb.Fatalf("the kernel cannot be asked: %v", err)
-		}
+		must.Hold(tb, notPermitted && os.Getenv(requireBPF) != "1", "the kernel cannot be asked: %v", err)
 		tb.Skipf("the kernel cannot be asked: %v (%s=1 makes this a failure)", err, requireBPF)
 	}
 	k := &kernel{tb: tb}
@@ -191,8 +190,7 @@ func TestKernelSeesAtomics(t *testing.T) {
 		p := link(t, abi.FilterRx, answer(
 			asm.LoadMapValue(asm.R6, globals, 0), asm.Mov.Imm(asm.R2, 0), op.Mem(asm.R6, asm.R2, asm.DWord, 0),
 			asm.Add.Reg(asm.R6, asm.R2), asm.LoadMem(asm.R3, asm.R6, 0, asm.Byte)))
-		if err := k.load(p, false); (err == nil) != accepted {
-			t.Errorf("%v: %v", op, err)
-		}
+		err := k.load(p, false)
+		should.Hold(t, (err == nil) == accepted, "%v: %v", op, err)
 	}
 }

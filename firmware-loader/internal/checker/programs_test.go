@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -301,9 +302,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			report := must.Get(checker.Check(link(t, s.hook, s.code)))(t)
 			t.Logf("%+v", report)
-			if s.worst != 0 && report.WorstCase != s.worst {
-				t.Errorf("worst case %d instructions, want %d", report.WorstCase, s.worst)
-			}
+			should.Hold(t, s.worst == 0 || report.WorstCase == s.worst, "worst case %d instructions, want %d", report.WorstCase, s.worst)
 		})
 	}
 }

@@ -153,9 +153,7 @@ func TestOperations(t *testing.T) {
 	add(jump(asm.Ja.Label(""), 0), jump(asm.LongJump(""), 0), asm.LoadImm(asm.R3, -1, asm.DWord), asm.Return())
 	p := abi.Program{Hook: abi.PulseTx, Instructions: code}
 	report := must.Get(checker.Check(p))(t)
-	if report.WorstCase != len(code) {
-		t.Errorf("worst case %d of %d instructions", report.WorstCase, len(code))
-	}
+	should.Be(t, report.WorstCase, len(code))
 }
 
 // TestMaps: the rules are those of package flat, which has their tests.

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -51,9 +52,7 @@ func TestJumps(t *testing.T) {
 			asm.Ja.Label("end")}, checker.ErrUnreachable, 2, ""},
 	})
 	p := abi.Program{Hook: abi.PulseTx, Instructions: asm.Instructions{asm.Ja.Label("elsewhere"), asm.Return()}}
-	if _, err := checker.Check(p); !errors.Is(err, checker.ErrJump) {
-		t.Errorf("a label that was not resolved: %v", err)
-	}
+	should.Refuse(checker.Check(p))(t, checker.ErrJump, "a label that was not resolved")
 }
 
 // count is a loop of that many rounds of four instructions, and two more.
@@ -72,17 +71,11 @@ func TestLoops(t *testing.T) {
 	worst := func(hook abi.Hook, code asm.Instructions) int {
 		t.Helper()
 		report, err := checker.Check(link(t, hook, code))
-		if err != nil {
-			t.Error(err)
-		}
+		should.OK(t, err)
 		return report.WorstCase
 	}
-	if n := worst(abi.PulseTx, count(127)); n != 2+4*127 {
-		t.Errorf("127 rounds take %d instructions, want %d", n, 2+4*127)
-	}
-	if n := worst(abi.FilterTx, count(2047)); n != 2+4*2047 {
-		t.Errorf("2047 rounds take %d instructions, want %d", n, 2+4*2047)
-	}
+	should.Be(t, worst(abi.PulseTx, count(127)), 2+4*127)
+	should.Be(t, worst(abi.FilterTx, count(2047)), 2+4*2047)
 	random := asm.LoadMem(asm.R2, asm.R1, 0, asm.Word)
 	data := asm.LoadMapValue(asm.R4, globals, 0)
 	testRules(t, []rule{
@@ -134,9 +127,7 @@ func TestWorstCaseIsTheLongestPath(t *testing.T) {
 			code = append(code, filler, jump(asm.Ja.Label(""), 3), filler, filler, filler) // 2 or 3
 		}
 		report := must.Get(checker.Check(link(t, abi.PulseTx, append(code, exitWith(0)...))))(t)
-		if report.WorstCase != 2+3+2 {
-			t.Errorf("%s side: worst case %d, want 7", long, report.WorstCase)
-		}
+		should.Be(t, report.WorstCase, 2+3+2, "%s side", long)
 	}
 }
 
@@ -165,13 +156,9 @@ func TestReport(t *testing.T) {
 	code := answer(asm.LoadImm(asm.R2, 1, asm.DWord), asm.StoreMem(asm.R10, -24, asm.R2, asm.Byte))
 	report := must.Get(checker.Check(link(t, abi.FilterRx, code)))(t)
 	want := checker.Report{Instructions: 5, WorstCase: 4, Stack: 24, Explored: 4}
-	if report != want {
-		t.Errorf("%+v, want %+v", report, want)
-	}
+	should.Be(t, report, want)
 	again, err := checker.Check(link(t, abi.FilterRx, code))
-	if again != report || err != nil {
-		t.Errorf("a second time: %+v, %v", again, err)
-	}
+	should.Give(again, err)(t, report, "a second time")
 }
 
 func TestRefusalSaysWhere(t *testing.T) {
@@ -184,9 +171,7 @@ func TestRefusalSaysWhere(t *testing.T) {
 	_, err := checker.Check(link(t, abi.FilterRx, code))
 	want := "filter/rx: instruction 3 (MovReg dst: r0 src: r2): acl.c:12: return r2;: " +
 		"read of what was never written: r2 holds nothing on some path to here"
-	if err == nil || err.Error() != want {
-		t.Errorf("%v\nwant\n%s", err, want)
-	}
+	should.Hold(t, err != nil && err.Error() == want, "%v\nwant\n%s", err, want)
 	_, err = checker.Check(abi.Program{Hook: 77})
 	if want := fmt.Sprintf("hook 77: unknown hook: there are %d hooks", abi.Hooks); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)

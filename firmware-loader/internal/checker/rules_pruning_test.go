@@ -5,6 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -101,9 +102,8 @@ func TestSecondPathIsFollowed(t *testing.T) {
 	for _, tt := range tests {
 		testRules(t, []rule{{tt.name + ", first path alone", abi.PulseTx, meet(tt.first, tt.first, tt.then), nil, 0, ""}})
 		t.Run(tt.name, func(t *testing.T) {
-			if report, err := checker.Check(link(t, abi.PulseTx, meet(tt.first, tt.second, tt.then))); !isReason(err, tt.reason) {
-				t.Errorf("%+v, %v, want %v", report, err, tt.reason)
-			}
+			report, err := checker.Check(link(t, abi.PulseTx, meet(tt.first, tt.second, tt.then)))
+			should.Hold(t, isReason(err, tt.reason), "%+v, %v, want %v", report, err, tt.reason)
 		})
 	}
 }

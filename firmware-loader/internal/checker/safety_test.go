@@ -6,6 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -37,9 +39,8 @@ func run(t *rapid.T, p abi.Program, report checker.Report) (steps int) {
 	}
 	m := newMachine(p, drawBytes(t, size), frame, values)
 	m.Found = func(int) bool { return rapid.Bool().Draw(t, "found") }
-	if _, err := m.Run(report.WorstCase); err != nil {
-		t.Fatalf("accepted as %+v:\n%v\nbut: %v", report, p.Instructions, err)
-	}
+	_, err := m.Run(report.WorstCase)
+	must.Hold(t, err == nil, "accepted as %+v:\n%v\nbut: %v", report, p.Instructions, err)
 	return m.Steps
 }
 
@@ -65,9 +66,7 @@ func TestAcceptedProgramsAreSafe(t *testing.T) {
 		}
 	})
 	t.Logf("%d programs were accepted, %d ran as long as the worst case", accepted, atWorst)
-	if accepted == 0 || atWorst*4 < accepted {
-		t.Error("the worst cases are far from what runs take")
-	}
+	should.Hold(t, accepted != 0 && atWorst*4 >= accepted, "the worst cases are far from what runs take")
 }
 
 // drawProgram draws a generated program, a sample, or a mutation of either.

@@ -28,12 +28,10 @@ func TestFileRoundTrip(t *testing.T) {
 	f.SetNote(n)
 	f.Set("extra", elf.SHT_PROGBITS, 0, 1, []byte("behind the others"))
 	g := must.Get(elfimage.Read(f.Bytes()))(t)
-	if m, err := g.Note(); err != nil || *m != *n {
-		t.Errorf("note %+v, %v; want %+v", m, err, n)
-	}
-	if s := g.Section("extra"); s == nil || string(s.Data) != "behind the others" || g.Section("nothing") != nil {
-		t.Errorf("extra is %+v", s)
-	}
+	m, err := g.Note()
+	should.Hold(t, err == nil && *m == *n, "note %+v, %v; want %+v", m, err, n)
+	s := g.Section("extra")
+	should.Hold(t, s != nil && string(s.Data) == "behind the others" && g.Section("nothing") == nil, "extra is %+v", s)
 }
 
 func TestNote(t *testing.T) {
@@ -47,9 +45,8 @@ func TestNote(t *testing.T) {
 		f := &file{t, object(t)}
 		spoil(f.contents(".note.trapeze"))
 		read := must.Get(elfimage.Read(f.b))(t)
-		if n, err := read.Note(); !errors.Is(err, elfimage.ErrMalformed) || n != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		n, err := read.Note()
+		should.Hold(t, errors.Is(err, elfimage.ErrMalformed) && n == nil, "%s: %v", name, err)
 	}
 	f := &file{t, object(t)}
 	f.section(".note.trapeze", func(s *elf.Section64) { s.Size -= 4 })

@@ -17,9 +17,8 @@ import (
 func TestDecodeTruncated(t *testing.T) {
 	b := encode(t, sample())
 	for n := range b {
-		if img, err := flat.Decode(b[:n:n]); !errors.Is(err, flat.ErrMalformed) || img != nil {
-			t.Fatalf("%d of %d bytes: %v", n, len(b), err)
-		}
+		img, err := flat.Decode(b[:n:n])
+		must.Hold(t, errors.Is(err, flat.ErrMalformed) && img == nil, "%d of %d bytes: %v", n, len(b), err)
 	}
 	should.Refuse(flat.Decode(nil))(t, flat.ErrMalformed, "nothing")
 }
@@ -137,7 +136,6 @@ func TestDecodeAllocation(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	must.Get(flat.Decode(b))(t)
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
-		t.Errorf("%d bytes allocated for an image of %d", n, len(b))
-	}
+	n := after.TotalAlloc - before.TotalAlloc
+	should.Hold(t, n <= 64<<10, "%d bytes allocated for an image of %d", n, len(b))
 }

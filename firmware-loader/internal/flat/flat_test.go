@@ -97,9 +97,8 @@ func TestEncoding(t *testing.T) {
 	// The digest is SHA-256 with its own field taken as zeros.
 	zeroed := bytes.Clone(b)
 	clear(zeroed[0x70:0x90])
-	if sum := sha256.Sum256(zeroed); !bytes.Equal(sum[:], b[0x70:0x90]) {
-		t.Errorf("digest % x, want % x", b[0x70:0x90], sum)
-	}
+	sum := sha256.Sum256(zeroed)
+	should.Hold(t, bytes.Equal(sum[:], b[0x70:0x90]), "digest % x, want % x", b[0x70:0x90], sum)
 	// Storage: 12 rounded up to 16; two of 3 rounded up to 8; hash map of 64,
 	// 16 buckets of 8, 5 entries of 4, rounded up to 8, and of 16 + 24.
 	got := must.Get(flat.Decode(b))(t)
@@ -110,9 +109,7 @@ func TestEncoding(t *testing.T) {
 }
 
 func TestHooksOfTheDataSheet(t *testing.T) {
-	if int(abi.Hooks) != datasheet.ImageHookCount {
-		t.Errorf("%d hooks, the data sheet has %d", abi.Hooks, datasheet.ImageHookCount)
-	}
+	should.Be(t, int(abi.Hooks), datasheet.ImageHookCount, "hooks")
 }
 
 func TestSuits(t *testing.T) {

@@ -69,9 +69,7 @@ func TestAnyImage(t *testing.T) {
 		for h := range abi.Hooks {
 			want, err1 := flat.EncodeInstructions(img.Programs[h])
 			have, err2 := flat.EncodeInstructions(got.Programs[h])
-			if err1 != nil || err2 != nil || !bytes.Equal(want, have) {
-				t.Errorf("%v: %x (%v), want %x (%v)", h, have, err2, want, err1)
-			}
+			should.Hold(t, err1 == nil && err2 == nil && bytes.Equal(want, have), "%v: %x (%v), want %x (%v)", h, have, err2, want, err1)
 		}
 		end := got.Size
 		for i, m := range got.Maps {

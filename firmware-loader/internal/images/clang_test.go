@@ -46,18 +46,15 @@ func TestClangMakesWhatIsShipped(t *testing.T) {
 	for _, name := range images.Names() {
 		t.Run(name, func(t *testing.T) {
 			now, shipped := compile(t, name), build(t, name)
-			if exact && now.Digest != shipped.Digest {
-				t.Error("its object is not what clang makes of its source: go generate")
-			}
+			should.Hold(t, !exact || now.Digest == shipped.Digest, "its object is not what clang makes of its source: go generate")
 			if now.Name != shipped.Name || now.Version != shipped.Version || now.Device != shipped.Device {
 				t.Errorf("its source calls itself %s %s for %#x, the object %s %s for %#x", now.Name, now.Version, now.Device, shipped.Name, shipped.Version, shipped.Device)
 			}
 			should.Be(t, cmp.Diff(shipped.Maps, now.Maps), "", "maps (-object +source)")
 			for h := range abi.Hooks {
 				_, before := shipped.Program(h)
-				if _, after := now.Program(h); before != after {
-					t.Errorf("%s: a program in the object is %v, in the source %v", h, before, after)
-				}
+				_, after := now.Program(h)
+				should.Hold(t, before == after, "%s: a program in the object is %v, in the source %v", h, before, after)
 			}
 		})
 	}

@@ -24,9 +24,7 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if spec.Name != name || spec.Version == "" {
-			t.Errorf("%s calls itself %q %q", name, spec.Name, spec.Version)
-		}
+		should.Hold(t, spec.Name == name && spec.Version != "", "%s calls itself %q %q", name, spec.Name, spec.Version)
 		programs := 0
 		for h := range abi.Hooks {
 			p, ok := spec.Program(h)
@@ -35,14 +33,10 @@ func TestBuild(t *testing.T) {
 			}
 			programs++
 			report, err := checker.Check(p)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			should.Hold(t, err == nil, "%s: %v", name, err)
 			t.Logf("%s %s: %d instructions, worst case %d, explored %d", name, h, report.Instructions, report.WorstCase, report.Explored)
 		}
-		if programs == 0 {
-			t.Errorf("%s has no program", name)
-		}
+		should.Hold(t, programs != 0, "%s has no program", name)
 	}
 	should.Refuse(firmware.BuildShipped("nonsense"))(t, images.ErrUnknown)
 }
@@ -114,9 +108,7 @@ func testPulse(t *testing.T, name string, img *machine.Image, policy func(minimu
 				}
 				got, err := img.Programs[hook].Pulse(&abi.PulseContext{Length: uint32(v.Length), Arrived: uint32(v.Arrived),
 					Sent: uint32(v.Sent), Queued: uint32(v.Queued), Minimum: uint32(minimum)})
-				if err != nil || got != want {
-					rt.Fatalf("%s %s: %+v, minpulse %d: %d, %v; the host's policy moves %d", name, hook, v, minimum, got, err, want)
-				}
+				must.Give(got, err)(rt, want, "%s %s: %+v, minpulse %d", name, hook, v, minimum)
 				v.Sent += got
 			}
 		})

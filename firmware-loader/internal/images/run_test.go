@@ -26,9 +26,7 @@ func run(t testing.TB, spec *firmware.Spec) *machine.Image {
 	slot := make([]byte, slotSize)
 	copy(slot, spec.Link())
 	img, err := machine.Boot(slot, 0x12347250, func() uint64 { return 0 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Hold(t, err == nil, "%v", err)
 	return img
 }
 
@@ -130,9 +128,7 @@ func testAccessList(t *testing.T, img *machine.Image) {
 			should.Be(t, filter(t, img, other.frame()), want, "rule for packet %d, packet %d: action", i, j)
 		}
 		value, err := rules.Lookup(p.key())
-		if err != nil || binary.LittleEndian.Uint64(value[8:]) != 1 {
-			t.Errorf("hits of the rule for packet %d: %x, %v", i, value, err)
-		}
+		should.Hold(t, err == nil && binary.LittleEndian.Uint64(value[8:]) == 1, "hits of the rule for packet %d: %x, %v", i, value, err)
 		must.OK(t, rules.Update(p.key(), pass, machine.Any))
 		should.Be(t, filter(t, img, p.frame()), abi.FilterPass, "rule that lets packet %d pass: action", i)
 		must.OK(t, rules.Delete(p.key()))

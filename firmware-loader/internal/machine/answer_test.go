@@ -77,9 +77,8 @@ func TestPulseIsThePolicy(t *testing.T) {
 		v := pipeline.View{Length: length, Arrived: arrived, Sent: rapid.IntRange(0, arrived).Draw(t, "sent"), Queued: rapid.IntRange(0, 9).Draw(t, "queued")}
 		least := rapid.IntRange(1, 8192).Draw(t, "minimum")
 		got, err := p.Pulse(&abi.PulseContext{Length: uint32(v.Length), Arrived: uint32(v.Arrived), Sent: uint32(v.Sent), Queued: uint32(v.Queued), Minimum: uint32(least)})
-		if want := (pipeline.Eager{MinPulse: least}).Next(v); err != nil || got != want {
-			t.Fatalf("%+v, %d: %d, %v; the policy says %d", v, least, got, err, want)
-		}
+		want := (pipeline.Eager{MinPulse: least}).Next(v)
+		must.Hold(t, err == nil && got == want, "%+v, %d: %d, %v; the policy says %d", v, least, got, err, want)
 	})
 }
 
@@ -108,9 +107,7 @@ func TestFilterAnswers(t *testing.T) {
 // TestAnswerIsR0: whatever else is set before the exit.
 func TestAnswerIsR0(t *testing.T) {
 	p, _ := compile(t, abi.DemuxRx, asm.Instructions{asm.Mov.Imm(asm.R0, 5), asm.Mov.Imm(asm.R1, 6), asm.Return()})
-	if d, err := p.Demultiplex(nil, 0); err != nil || d.Queue != 5 {
-		t.Errorf("%+v, %v", d, err)
-	}
+	should.Be(t, must.Get(p.Demultiplex(nil, 0))(t).Queue, 5)
 }
 
 func TestDemultiplexAnswers(t *testing.T) {
@@ -155,9 +152,7 @@ func TestFrameContext(t *testing.T) {
 // TestTime: the clock is the one that was given.
 func TestTime(t *testing.T) {
 	p, _ := compile(t, abi.DemuxRx, asm.Instructions{asm.FnKtimeGetNs.Call(), asm.Return()})
-	if d, err := p.Demultiplex(nil, 0); err != nil || d.Queue != 42 {
-		t.Errorf("%+v, %v", d, err)
-	}
+	should.Be(t, must.Get(p.Demultiplex(nil, 0))(t).Queue, 42)
 }
 
 // TestStackIsZero: a run sees nothing of the one before.
@@ -187,9 +182,7 @@ func TestNoAllocation(t *testing.T) {
 		binary.LittleEndian.PutUint32(frame[30:], uint32(n))
 		_, err1 := pulse.Pulse(&c)
 		_, err2 := count.Filter(frame, 0)
-		if err1 != nil || err2 != nil {
-			t.Fatal(err1, err2)
-		}
+		must.Hold(t, err1 == nil && err2 == nil, "%v, %v", err1, err2)
 	}), 0, "allocations")
 }
 

@@ -34,9 +34,7 @@ func booted(b *testing.B, hook abi.Hook, code asm.Instructions, maps ...abi.Map)
 	img := &flat.Image{ABI: abi.Version, Name: "bench", Version: "1", Maps: maps}
 	img.Programs[hook] = assemble(b, code)
 	running, err := machine.Boot(inSlot(b, img), testDevice, func() uint64 { return 0 })
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Hold(b, err == nil, "%v", err)
 	return running.Programs[hook]
 }
 
@@ -109,10 +107,7 @@ func BenchmarkFilter(b *testing.B) {
 	f[12], f[14], f[23], f[36], f[37] = 8, 0x45, 17, 0x20, 0x20
 	b.ReportAllocs()
 	for b.Loop() {
-		v, err := p.Filter(f, 0)
-		if err != nil || v.Action != abi.FilterPass {
-			b.Fatal(v, err)
-		}
+		must.Be(b, must.Get(p.Filter(f, 0))(b).Action, abi.FilterPass)
 	}
 }
 

@@ -43,12 +43,8 @@ func TestBoot(t *testing.T) {
 	slot := inSlot(t, countingImage(t))
 	before := bytes.Clone(slot)
 	img, err := machine.Boot(slot, testDevice, func() uint64 { return 0 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if img.Name != "counting" || img.Version != "7" || len(img.Maps) != 2 {
-		t.Errorf("%+v", img)
-	}
+	must.Hold(t, err == nil, "%v", err)
+	should.Hold(t, img.Name == "counting" && img.Version == "7" && len(img.Maps) == 2, "%+v", img)
 	for h, p := range img.Programs {
 		used := abi.Hook(h) == abi.FilterRx || abi.Hook(h) == abi.PulseRx
 		if (p != nil) != used || (img.WorstCase[h] > 0) != used {
@@ -60,9 +56,7 @@ func TestBoot(t *testing.T) {
 	}
 	frame := make([]byte, 64)
 	for range 3 {
-		if v, err := img.Programs[abi.FilterRx].Filter(frame, 0); err != nil || v.Action != abi.FilterPass {
-			t.Fatal(v, err)
-		}
+		must.Be(t, must.Get(img.Programs[abi.FilterRx].Filter(frame, 0))(t).Action, abi.FilterPass)
 	}
 	if v, err := img.Maps[0].Lookup(make([]byte, 12)); err != nil || v[0] != 3 {
 		t.Errorf("% x, %v", v, err)
@@ -71,9 +65,7 @@ func TestBoot(t *testing.T) {
 	should.Same(t, slot[:size], before[:size], "the image has changed")
 	// Who writes into the slot now changes no program.
 	clear(slot[:size])
-	if v, err := img.Programs[abi.FilterRx].Filter(frame, 0); err != nil || v.Action != abi.FilterPass {
-		t.Error(v, err)
-	}
+	should.Be(t, must.Get(img.Programs[abi.FilterRx].Filter(frame, 0))(t).Action, abi.FilterPass)
 }
 
 // TestBootRefuses: errors say what is wrong, and nothing has been written.
@@ -118,8 +110,7 @@ func BenchmarkBoot(b *testing.B) {
 	slot := inSlot(b, countingImage(b))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := machine.Boot(slot, testDevice, func() uint64 { return 0 }); err != nil {
-			b.Fatal(err)
-		}
+		_, err := machine.Boot(slot, testDevice, func() uint64 { return 0 })
+		must.Hold(b, err == nil, "%v", err)
 	}
 }

@@ -31,9 +31,7 @@ func TestCheckedProgramsDoNotFault(t *testing.T) {
 		accepted++
 		maps := newMaps(t, generatedMaps...)
 		p, err := machine.Compile(program, maps, func() uint64 { return 0 })
-		if err != nil {
-			t.Fatalf("the checker accepts what the processor does not have: %v", err)
-		}
+		must.OK(t, err)
 		p.SetBudget(report.WorstCase)
 		memory := must.Get(maps[mapMemory].Lookup(make([]byte, 4)))(t)
 		copy(memory, rapid.SliceOfN(rapid.Byte(), memorySize, memorySize).Draw(t, "memory"))
@@ -45,9 +43,7 @@ func TestCheckedProgramsDoNotFault(t *testing.T) {
 		}
 	})
 	t.Logf("%d programs, the checker refused %d", accepted, refused)
-	if accepted < refused/4 {
-		t.Errorf("the checker accepted %d programs and refused %d", accepted, refused)
-	}
+	should.Hold(t, accepted >= refused/4, "the checker accepted %d programs and refused %d", accepted, refused)
 }
 
 // TestCompileRefuses: what the checker refuses by itself, its own tests have.
@@ -66,9 +62,7 @@ func TestCompileRefuses(t *testing.T) {
 		"no such hook":            {abi.Program{Hook: abi.Hooks, Instructions: exit}, nil, nil},
 	} {
 		_, err := machine.Compile(c.program, c.maps, nil)
-		if err == nil || c.reason != nil && !errors.Is(err, c.reason) {
-			t.Errorf("%s: %v, want %v", name, err, c.reason)
-		}
+		should.Hold(t, err != nil && (c.reason == nil || errors.Is(err, c.reason)), "%s: %v, want %v", name, err, c.reason)
 	}
 }
 
@@ -114,7 +108,5 @@ func TestProgramsAgainstKernel(t *testing.T) {
 		}
 	})
 	t.Logf("%d programs, the kernel refused %d", ran, refused)
-	if refused > ran/10 {
-		t.Errorf("the kernel ran %d programs and refused %d", ran, refused)
-	}
+	should.Hold(t, refused <= ran/10, "the kernel ran %d programs and refused %d", ran, refused)
 }

@@ -89,12 +89,8 @@ func TestBudgetOfLoops(t *testing.T) {
 		code = append(code, asm.Sub.Imm(asm.R0, 1), distance(asm.JNE.Imm(asm.R0, 0, "x"), -2), asm.Return())
 		p, _ := compile(t, abi.FilterTx, code)
 		_, err := p.Filter(nil, 0)
-		if c.ok && err != nil {
-			t.Errorf("%+v: %v", c, err)
-		}
-		if !c.ok && !errors.Is(err, machine.ErrBudget) {
-			t.Errorf("%+v: %v, want the budget used up", c, err)
-		}
+		should.Hold(t, !c.ok || err == nil, "%+v: %v", c, err)
+		should.Hold(t, c.ok || errors.Is(err, machine.ErrBudget), "%+v: %v, want the budget used up", c, err)
 	}
 	for name, code := range map[string]asm.Instructions{
 		"at itself":   {distance(asm.Ja.Label("x"), -1)},
@@ -173,9 +169,7 @@ func TestTraps(t *testing.T) {
 				want := bytes.Clone(buffer)
 				err := ask(p, buffer[frame:2*frame:2*frame])
 				if inside := at >= 0 && at+a.n <= r.size; inside && (r.store || !a.store) {
-					if err != nil {
-						t.Errorf("%s, %s at %d: %v", r.name, a.name, at, err)
-					}
+					should.Hold(t, err == nil, "%s, %s at %d: %v", r.name, a.name, at, err)
 				} else {
 					fault(t, err, r.hook, where, machine.ErrTrap)
 				}

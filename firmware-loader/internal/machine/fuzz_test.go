@@ -65,9 +65,8 @@ func FuzzProgram(f *testing.F) {
 					break
 				}
 			}
-			if c := memory; !bytes.Contains(c, []byte("constant")) {
-				t.Fatalf("%v changed constants", hook)
-			}
+			c := memory
+			must.Hold(t, bytes.Contains(c, []byte("constant")), "%v changed constants", hook)
 		}
 	})
 }

@@ -103,9 +103,7 @@ func instructionsTogether(t *testing.T, rng *rand.Rand, tests []instructionTest)
 	code = append(code, asm.Mov.Imm(asm.R0, abi.FilterPass), asm.Return())
 	spec := abi.Map{Name: "records", Type: abi.MapArray, Key: 4, Value: uint32(len(tests) * recordSize), Entries: 1}
 	w, err := newTwin(t, assemble(t, code), spec)
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
+	must.OK(t, err)
 	defer w.close()
 	for range 40 {
 		value := make([]byte, spec.Value)

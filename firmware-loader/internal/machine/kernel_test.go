@@ -108,14 +108,10 @@ func (w *twin) run(t failer, frame []byte) {
 	t.Helper()
 	ours := bytes.Clone(frame)
 	verdict, err := w.program.Filter(ours, 0)
-	if err != nil {
-		t.Fatalf("processor: %v", err)
-	}
+	must.OK(t, err)
 	opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
 	answer, err := w.kernel.Run(opts)
-	if err != nil {
-		t.Fatalf("kernel: %v", err)
-	}
+	must.OK(t, err)
 	want := machine.Verdict{}
 	switch action := uint8(answer); action {
 	case abi.FilterDrop, abi.FilterPass:
@@ -143,9 +139,7 @@ func (w *twin) compare(t failer) {
 				t.Fatalf("map %q: % x = % x, in the kernel % x", m.Spec().Name, k, got, v)
 			}
 		}
-		if len(ours) != len(theirs) {
-			t.Fatalf("map %q: %d entries, in the kernel %d", m.Spec().Name, len(ours), len(theirs))
-		}
+		must.Be(t, len(ours), len(theirs), "entries of map %q", m.Spec().Name)
 	}
 }
 

@@ -107,9 +107,7 @@ func TestArray(t *testing.T) {
 	m := newMaps(t, spec)[0]
 	key := func(i uint32) []byte { return binary.LittleEndian.AppendUint32(nil, i) }
 	for i, want := range [][]byte{{1, 2, 3}, {4, 0, 0}, {0, 0, 0}} {
-		if v, err := m.Lookup(key(uint32(i))); err != nil || !bytes.Equal(v, want) {
-			t.Errorf("entry %d: % x, %v; want % x", i, v, err, want)
-		}
+		should.Same(t, must.Get(m.Lookup(key(uint32(i))))(t), want, "entry %d", i)
 	}
 	v := []byte{7, 8, 9}
 	for name, c := range map[string]struct {
@@ -186,9 +184,8 @@ func TestFreeListOfTheHost(t *testing.T) {
 	must.OK(t, m.Update([]byte{1}, []byte{11}, machine.Any))
 	memory[4] = 1 // first free entry + 1
 	should.Fail(t, m.Update([]byte{2}, []byte{22}, machine.Any), machine.ErrFull, "update")
-	if v, err := m.Lookup([]byte{1}); err != nil || v[0] != 11 {
-		t.Errorf("%v, %v", v, err)
-	}
+	v, err := m.Lookup([]byte{1})
+	should.Hold(t, err == nil && v[0] == 11, "%v, %v", v, err)
 }
 
 // mapCommands is a program that does to map 1 what map 0 says: flags, key, value,
@@ -232,9 +229,7 @@ func TestHelpersAgainstKernel(t *testing.T) {
 			commands := abi.Map{Name: "commands", Type: abi.MapArray, Key: 4, Value: 40, Entries: 1}
 			rapid.Check(t, func(t *rapid.T) {
 				w, err := newTwin(t, assemble(t, mapCommands()), commands, spec)
-				if err != nil {
-					t.Fatalf("%+v", err)
-				}
+				must.OK(t, err)
 				defer w.close()
 				for range rapid.IntRange(1, 60).Draw(t, "steps") {
 					command := make([]byte, commands.Value)

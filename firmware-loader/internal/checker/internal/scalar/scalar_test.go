@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/concrete"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 
@@ -54,9 +56,7 @@ func drawNumber(t *rapid.T, v uint64) scalar.Number {
 		c := drawValue(t)
 		n, _ = scalar.Refine(op, n, scalar.Const(c), narrow, concrete.Holds(op, v, c, narrow))
 	}
-	if !n.Contains(v) {
-		t.Fatalf("facts about %#x exclude it: %v", v, n)
-	}
+	must.Hold(t, n.Contains(v), "facts about %#x exclude it: %v", v, n)
 	return n
 }
 
@@ -119,9 +119,7 @@ func TestCompareAndRefineAreSound(t *testing.T) {
 			t.Fatalf("%#x %v %#x is %v, the verdict %d, of %+v and %+v", x, op, y, taken, verdict, a, b)
 		}
 		ra, rb := scalar.Refine(op, a, b, narrow, taken)
-		if !ra.Contains(x) || !rb.Contains(y) {
-			t.Fatalf("%v %v: %#x, %#x are not in %+v, %+v", op, taken, x, y, ra, rb)
-		}
+		must.Hold(t, ra.Contains(x) && rb.Contains(y), "%v %v: %#x, %#x are not in %+v, %+v", op, taken, x, y, ra, rb)
 	})
 }
 
@@ -129,12 +127,8 @@ func TestWithinIsSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := drawValue(t)
 		a, b := drawNumber(t, x), drawNumber(t, drawValue(t))
-		if a.Within(b) && !b.Contains(x) {
-			t.Errorf("%+v is within %+v, but %#x is not", a, b, x)
-		}
-		if !a.Within(a) || !a.Within(scalar.Unknown()) {
-			t.Errorf("%+v is not within itself or within all numbers", a)
-		}
+		should.Hold(t, !a.Within(b) || b.Contains(x), "%+v is within %+v, but %#x is not", a, b, x)
+		should.Hold(t, a.Within(a) && a.Within(scalar.Unknown()), "%+v is not within itself or within all numbers", a)
 	})
 }
 
