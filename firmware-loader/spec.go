@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"fmt"
+	"strings"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -104,3 +106,47 @@ func (s *Spec) Sections() []Section {
 
 // StorageSize returns how many bytes of a slot a map takes.
 func StorageSize(m Map) (uint64, error) { return flat.StorageSize(m) }
+
+// Disassembly returns the programs as text, with the lines of their source where the file has them.
+// Instructions are numbered in 8-byte slots, as refusals and faults count them.
+func (s *Spec) Disassembly() string {
+	var b strings.Builder
+	for h := range abi.Hooks {
+		if p, ok := s.Program(h); ok {
+			fmt.Fprintf(&b, "%s:\n% v", h, p.Instructions)
+		}
+	}
+	return b.String()
+}
+
+// signedPrefix keeps a signature of an image from being one of anything else.
+const signedPrefix = "trapeze control program v1\x00"
+
+// message is the text that a signature of the image signs.
+func (s *Spec) message() []byte { return append([]byte(signedPrefix), s.Digest[:]...) }
+
+// Sign returns the image with a signature, in place of any that it had. It refuses
+// an image that states no digest with ErrNote: Build first.
+func (s *Spec) Sign(key ed25519.PrivateKey) (*Spec, error) {
+	if !s.Built {
+		return nil, refuse(ErrNote, elfimage.NoteSection, "it has no digest; 'trapeze fw build' adds it")
+	}
+	note := *s.note
+	note.Flags |= elfimage.FlagSigned
+	note.KeyID = IDOf(key.Public().(ed25519.PublicKey))
+	copy(note.Signature[:], ed25519.Sign(key, s.message()))
+	return s.withNote(&note)
+}
+
+// Verify returns the key that has signed the image. Errors are *SignatureError.
+func (s *Spec) Verify(ring *KeyRing) (Key, error) {
+	if s.Signature == nil {
+		return Key{}, Unsigned()
+	}
+	return ring.Verify(s.Signature.Key, s.message(), s.Signature.Bytes[:])
+}
+
+// Unsigned is the error of an image without a signature.
+func Unsigned() *SignatureError {
+	return &SignatureError{Hint: "sign it with 'trapeze fw sign'", Reason: ErrUnsigned}
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -181,7 +182,7 @@ func (d *decoder) maps(entries []datasheet.ImageMap) error {
 			return err
 		}
 		if names[name] {
-			return malformed(field+" name", "%s is also another map's", quote(name))
+			return malformed(field+" name", "%+q is also another map's", name)
 		}
 		names[name] = true
 		m := abi.Map{Name: name, Type: abi.MapType(e.Type), Key: e.Key, Value: e.Value, Entries: e.Entries, Flags: e.Flags}
@@ -252,4 +253,24 @@ func (d *decoder) storage(entries []datasheet.ImageMap) error {
 		}
 	}
 	return nil
+}
+
+var otherThanText = regexp.MustCompile(`[^A-Za-z0-9._+-]`)
+
+// CheckText checks a name or version: 1 to limit letters, digits and characters
+// of "._-+". Errors are *Error with ErrMalformed and the given field.
+func CheckText(field, s string, limit int) error {
+	if len(s) == 0 || len(s) > limit {
+		return malformed(field, "%d bytes; allowed: 1 to %d", len(s), limit)
+	}
+	if otherThanText.MatchString(s) {
+		return malformed(field, "%+q; allowed: letters, digits and ._-+", s)
+	}
+	return nil
+}
+
+// text reads a field that is padded with zeros.
+func text(field string, b []byte) (string, error) {
+	s := string(bytes.TrimRight(b, "\x00"))
+	return s, CheckText(field, s, len(b))
 }

@@ -3,6 +3,7 @@ package flat
 import (
 	"crypto/sha256"
 	"math"
+	"strconv"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -96,7 +97,7 @@ func StorageSize(m abi.Map) (uint64, error) {
 
 // CheckMap checks a map against the limits of package abi. Errors are *Error
 // with ErrMalformed.
-func CheckMap(m abi.Map) error { return checkMap("map "+quote(m.Name), m) }
+func CheckMap(m abi.Map) error { return checkMap("map "+strconv.QuoteToASCII(m.Name), m) }
 
 func checkMap(field string, m abi.Map) error {
 	if err := CheckText(field+" name", m.Name, abi.MaxNameLength); err != nil {
@@ -145,7 +146,7 @@ func place(size uint64, maps []abi.Map) (storage []uint32, end uint64, err error
 		}
 		at := pad(end, datasheet.ImageStorageAlign)
 		if at+n > math.MaxUint32 {
-			return nil, 0, refuse(ErrSRAM, "map "+quote(m.Name), "its storage ends at %d, more than 32 bits can say", at+n)
+			return nil, 0, refuse(ErrSRAM, "map "+strconv.QuoteToASCII(m.Name), "its storage ends at %d, more than 32 bits can say", at+n)
 		}
 		storage, end = append(storage, uint32(at)), at+n
 	}

@@ -42,9 +42,9 @@ loop:
 		case opMod:
 			r[d] = remainder(a, b)
 		case opSDiv:
-			r[d] = uint64(signedQuotient(int64(a), int64(b)))
+			r[d] = uint64(quotient(int64(a), int64(b)))
 		case opSMod:
-			r[d] = uint64(signedRemainder(int64(a), int64(b)))
+			r[d] = uint64(remainder(int64(a), int64(b)))
 		case opOr:
 			r[d] = a | b
 		case opAnd:
@@ -76,9 +76,9 @@ loop:
 		case opMod32:
 			r[d] = uint64(remainder(uint32(a), uint32(b)))
 		case opSDiv32:
-			r[d] = uint64(uint32(signedQuotient(int32(a), int32(b))))
+			r[d] = uint64(uint32(quotient(int32(a), int32(b))))
 		case opSMod32:
-			r[d] = uint64(uint32(signedRemainder(int32(a), int32(b))))
+			r[d] = uint64(uint32(remainder(int32(a), int32(b))))
 		case opOr32:
 			r[d] = uint64(uint32(a | b))
 		case opAnd32:
@@ -342,4 +342,23 @@ loop:
 		}
 	}
 	return 0, pc, left, trapped
+}
+
+// Division as RFC 9669, section 4.1 has it: a division by zero gives zero, the
+// remainder of one the dividend; the one signed quotient that does not fit wraps.
+// Go defines the most negative number divided by -1 as itself, remainder 0 (language
+// specification, "Integer operators"), as wanted.
+
+func quotient[T uint32 | uint64 | int32 | int64](a, b T) T {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func remainder[T uint32 | uint64 | int32 | int64](a, b T) T {
+	if b == 0 {
+		return a
+	}
+	return a % b
 }
