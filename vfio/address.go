@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -58,7 +60,7 @@ func ParseAddress(s string) (Address, error) {
 			Hint: "use pci:0000:03:00.0, vfio-user:/path.sock or emu:?key=value&key=value"}
 	}
 	scheme, rest, ok := strings.Cut(s, ":")
-	if !ok || !validScheme(scheme) {
+	if !ok || !schemes.MatchString(scheme) {
 		return bad("it does not start with a scheme and a colon")
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
@@ -82,15 +84,7 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Scheme: scheme, Path: path, Options: opts, text: s}, nil
 }
 
-func validScheme(s string) bool {
-	for i, c := range []byte(s) {
-		letter := c >= 'a' && c <= 'z'
-		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return s != ""
-}
+var schemes = regexp.MustCompile("^[a-z][a-z0-9-]*$")
 
 // openers open the device at an address, by scheme.
 var openers = struct {
@@ -124,12 +118,7 @@ func RegisterWhole(scheme string, open func(ctx context.Context, a Address) (Dev
 func Schemes() []string {
 	openers.Lock()
 	defer openers.Unlock()
-	var s []string
-	for k := range openers.m {
-		s = append(s, k)
-	}
-	slices.Sort(s)
-	return s
+	return slices.Sorted(maps.Keys(openers.m))
 }
 
 // ParseKnown is ParseAddress for an address that Open is to open. It fails with ErrUnknownScheme too.

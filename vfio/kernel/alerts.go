@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -117,8 +116,4 @@ func (d *Device) watchRequests(fd *vfio.Eventfd) {
 	case <-time.After(d.host.grace):
 		d.revoke(cause)
 	}
-}
-
-func (d *Device) logRevoked(err error) {
-	slog.Warn("the kernel wanted the device back and it was not closed: it was taken away", "device", d.info.Address, "err", err)
 }

@@ -1,8 +1,10 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
@@ -167,7 +169,7 @@ func (d *Device) revoke(cause error) {
 	}
 	d.cause = cause
 	err := d.release(d.blindRegions)
-	d.logRevoked(err)
+	slog.Warn("the kernel wanted the device back and it was not closed: it was taken away", "device", d.info.Address, "err", err)
 }
 
 // release gives everything back that the kernel has given, once. The caller
@@ -201,4 +203,24 @@ func (d *Device) release(regions func() error) error {
 	step("close the address space of", d.host.leave(d.domain))
 	<-d.host.turn
 	return errors.Join(errs...)
+}
+
+// setCommand sets and clears bits of the command register. The caller holds
+// life.
+func (d *Device) setCommand(set, clear uint16) error {
+	d.command.Lock()
+	defer d.command.Unlock()
+	var b [2]byte
+	if err := d.readRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:]); err != nil {
+		return err
+	}
+	v := binary.LittleEndian.Uint16(b[:])
+	if v == 0xffff {
+		return d.fail("read the command register of", vfio.ErrDeviceGone, d.host.hostHint(d.fn.Address))
+	}
+	if v&^clear|set == v {
+		return nil
+	}
+	binary.LittleEndian.PutUint16(b[:], v&^clear|set)
+	return d.writeRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:])
 }

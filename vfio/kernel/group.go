@@ -15,15 +15,6 @@ type groupSpace struct {
 	container, group int
 }
 
-// openGroup opens the function's group behind a type 1 IOMMU.
-func (at opening) openGroup() (space, error) {
-	g, err := at.openContainer(vfioType1v2IOMMU)
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
-}
-
 // openContainer puts the function's group into a new container with an IOMMU of
 // the given type.
 func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {

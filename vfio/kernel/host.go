@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -93,14 +94,14 @@ func (h *host) open(ctx context.Context, a vfio.Address) (*Device, error) {
 // choose opens the device by the back end that was asked for.
 func (at opening) choose() (*Device, error) {
 	switch {
-	case at.Backend == backendNoIOMMU, at.Backend == backendAuto && at.fn.Unguarded && at.noIOMMUAllowed():
+	case at.Backend == backendNoIOMMU, at.Backend == backendAuto && at.fn.Unguarded && os.Getenv(noIOMMUVariable) == "allow":
 		return at.with(backendNoIOMMU)
 	case at.fn.Unguarded:
 		return nil, at.fail("open", vfio.ErrNotSupported, fmt.Sprintf("no IOMMU guards this function: turn the IOMMU on, or accept "+
 			"that the device can read and write all memory with backend=noiommu or %s=allow", noIOMMUVariable))
 	case at.Backend != backendAuto:
 		return at.with(at.Backend)
-	case !at.hasCdev():
+	case at.node == "" || !at.root.Exists("dev/iommu"):
 		return at.with(backendGroup)
 	}
 	d, err := at.with(backendCdev)
@@ -113,10 +114,6 @@ func (at opening) choose() (*Device, error) {
 	}
 	slog.Info("device was opened through its group", "device", at.text, "because", err)
 	return d, nil
-}
-
-func (at opening) hasCdev() bool {
-	return at.node != "" && at.root.Exists("dev/iommu")
 }
 
 // mayFallBack reports whether the group may do what failed through the
@@ -166,7 +163,7 @@ func (at opening) join(backend string) (*domain, error) {
 	case backendCdev:
 		s, err = at.openIOMMUFD()
 	case backendGroup:
-		s, err = at.openGroup()
+		s, err = at.openContainer(vfioType1v2IOMMU)
 	default:
 		s, err = at.openUnguarded()
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
@@ -63,9 +62,4 @@ func (t token) bytes() *[16]byte {
 		return nil
 	}
 	return &b
-}
-
-// noIOMMUAllowed reports whether the user has asked for a device without IOMMU.
-func (o options) noIOMMUAllowed() bool {
-	return o.Backend == backendNoIOMMU || os.Getenv(noIOMMUVariable) == "allow"
 }

@@ -19,13 +19,13 @@ const (
 // Capabilities of one end (specification, VFIO_USER_VERSION).
 type Capabilities struct {
 	// MaxMsgFDs is the number of file descriptors that it takes with one message.
-	MaxMsgFDs uint32
+	MaxMsgFDs uint32 `json:"max_msg_fds"`
 	// MaxDataXferSize is the number of bytes of data that it takes with one message.
-	MaxDataXferSize uint32
+	MaxDataXferSize uint32 `json:"max_data_xfer_size"`
 	// MaxDMAMaps is the number of DMA mappings that a server can hold.
-	MaxDMAMaps uint32
+	MaxDMAMaps uint32 `json:"max_dma_maps"`
 	// PageSizes has a bit for each size of pages that can be mapped.
-	PageSizes uint64
+	PageSizes uint64 `json:"pgsizes"`
 }
 
 // DefaultCapabilities are those of a peer that says nothing about them.
@@ -33,23 +33,11 @@ func DefaultCapabilities() Capabilities {
 	return Capabilities{MaxMsgFDs: 1, MaxDataXferSize: 1 << 20, MaxDMAMaps: 65535, PageSizes: 4096}
 }
 
-// Version is both the request and the reply of VERSION.
+// Version is both the request and the reply of VERSION. The capabilities are a text that follows the numbers.
 type Version struct {
-	Major, Minor uint16
-	Capabilities Capabilities
-}
-
-// versionData is the text that follows the version numbers. Capabilities that
-// we do not know are left out.
-type versionData struct {
-	Capabilities capabilityData `json:"capabilities"`
-}
-
-type capabilityData struct {
-	MaxMsgFDs       *uint32 `json:"max_msg_fds,omitempty"`
-	MaxDataXferSize *uint32 `json:"max_data_xfer_size,omitempty"`
-	MaxDMAMaps      *uint32 `json:"max_dma_maps,omitempty"`
-	PageSizes       *uint64 `json:"pgsizes,omitempty"`
+	Major        uint16       `json:"-"`
+	Minor        uint16       `json:"-"`
+	Capabilities Capabilities `json:"capabilities"`
 }
 
 // versionSize is the size of the numbers, maxVersionSize that of a payload that
@@ -62,8 +50,7 @@ const (
 // Append appends the payload to b. It takes no more than 194 bytes for its
 // text: QEMU has room for no longer reply.
 func (v Version) Append(b []byte) ([]byte, error) {
-	c := v.Capabilities
-	text, err := json.Marshal(versionData{capabilityData{&c.MaxMsgFDs, &c.MaxDataXferSize, &c.MaxDMAMaps, &c.PageSizes}})
+	text, err := json.Marshal(v)
 	if err != nil {
 		return b, fmt.Errorf("encode capabilities: %w", err)
 	}
@@ -71,7 +58,7 @@ func (v Version) Append(b []byte) ([]byte, error) {
 }
 
 // DecodeVersion reads a payload of VERSION. Capabilities that it does not name
-// are DefaultCapabilities.
+// are DefaultCapabilities; those that we do not know are left out.
 func DecodeVersion(p []byte) (Version, error) {
 	const c = CommandVersion
 	v := Version{Capabilities: DefaultCapabilities()}
@@ -89,36 +76,18 @@ func DecodeVersion(p []byte) (Version, error) {
 	if end := bytes.IndexByte(text, 0); end != len(text)-1 {
 		return v, Invalid(c, "version data", len(text), "the text does not end with the message, in a NUL")
 	}
-	if err := v.Capabilities.decode(text[:len(text)-1]); err != nil {
-		return v, err
-	}
-	return v, nil
-}
-
-func (c *Capabilities) decode(text []byte) error {
-	var d versionData
-	if err := json.Unmarshal(text, &d); err != nil {
+	if err := json.Unmarshal(text[:len(text)-1], &v); err != nil {
 		field := "version data"
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			field = wrong.Field
 		}
-		return &Error{Message: CommandVersion.String(), Field: field, Value: uint64(len(text)), Why: err.Error(), Errno: syscall.EINVAL}
+		return v, &Error{Message: c.String(), Field: field, Value: uint64(len(text) - 1), Why: err.Error(), Errno: syscall.EINVAL}
 	}
-	take(&c.MaxMsgFDs, d.Capabilities.MaxMsgFDs)
-	take(&c.MaxDataXferSize, d.Capabilities.MaxDataXferSize)
-	take(&c.MaxDMAMaps, d.Capabilities.MaxDMAMaps)
-	take(&c.PageSizes, d.Capabilities.PageSizes)
-	switch {
-	case c.MaxDataXferSize < 8:
-		return Invalid(CommandVersion, "max_data_xfer_size", c.MaxDataXferSize, "want at least 8, the largest register")
-	case c.PageSizes == 0 || c.PageSizes%4096 != 0:
-		return Invalid(CommandVersion, "pgsizes", c.PageSizes, "want a multiple of 4096")
+	switch is := v.Capabilities; {
+	case is.MaxDataXferSize < 8:
+		return v, Invalid(c, "max_data_xfer_size", is.MaxDataXferSize, "want at least 8, the largest register")
+	case is.PageSizes == 0 || is.PageSizes%4096 != 0:
+		return v, Invalid(c, "pgsizes", is.PageSizes, "want a multiple of 4096")
 	}
-	return nil
-}
-
-func take[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
+	return v, nil
 }
