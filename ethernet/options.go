@@ -1,6 +1,7 @@
 package ethernet
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -67,12 +68,12 @@ func (c Options) Check() (Options, error) { return c.CheckUpTo(MaxMTU) }
 
 // CheckUpTo is Check for a driver whose MTU is mtu at most.
 func (c Options) CheckUpTo(mtu int) (Options, error) {
-	setDefault(&c.Queues, 1)
-	setDefault(&c.ReceiveDescriptors, 512)
-	setDefault(&c.SendDescriptors, 512)
-	setDefault(&c.MTU, 1500)
-	setDefault(&c.HashKey, defaultHashKey)
-	setDefault(&c.Timeout, 2*time.Second)
+	c.Queues = cmp.Or(c.Queues, 1)
+	c.ReceiveDescriptors = cmp.Or(c.ReceiveDescriptors, 512)
+	c.SendDescriptors = cmp.Or(c.SendDescriptors, 512)
+	c.MTU = cmp.Or(c.MTU, 1500)
+	c.HashKey = cmp.Or(c.HashKey, defaultHashKey)
+	c.Timeout = cmp.Or(c.Timeout, 2*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

@@ -1,6 +1,7 @@
 package ethernet
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -36,9 +37,9 @@ const bufferAlign = 64
 
 // check fills in defaults. It fails with a *ConfigError.
 func (c PoolOptions) check() (PoolOptions, error) {
-	setDefault(&c.Buffers, 4096)
-	setDefault(&c.Headroom, 64)
-	setDefault(&c.Size, 2048)
+	c.Buffers = cmp.Or(c.Buffers, 4096)
+	c.Headroom = cmp.Or(c.Headroom, 64)
+	c.Size = cmp.Or(c.Size, 2048)
 	switch {
 	case c.Buffers < 1 || c.Buffers > 1<<20:
 		return c, &ConfigError{"PoolOptions.Buffers", c.Buffers, "1 to 1048576"}
@@ -48,14 +49,6 @@ func (c PoolOptions) check() (PoolOptions, error) {
 		return c, &ConfigError{"PoolOptions.Size", c.Size, fmt.Sprintf("256 to %d", math.MaxUint16-c.Headroom)}
 	}
 	return c, nil
-}
-
-// setDefault gives *v a value if it has none.
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }
 
 // Stride returns how far apart the buffers are, in bytes: a multiple of 64.

@@ -1,6 +1,7 @@
 package vfiouser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,20 +43,13 @@ func (o *ServerOptions) complete() {
 		o.Logger = slog.Default()
 	}
 	limits := dmaspace.DefaultLimits()
-	setDefault(&o.Limits.Ranges, limits.Ranges)
-	setDefault(&o.Limits.Files, limits.Files)
-	setDefault(&o.Limits.Bytes, limits.Bytes)
-	setDefault(&o.ReplyTimeout, 10*time.Second)
-	setDefault(&o.ReleaseTimeout, time.Second)
-	setDefault(&o.BusyTimeout, time.Second)
-	setDefault(&o.ResetTimeout, 5*time.Second)
-}
-
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
+	o.Limits.Ranges = cmp.Or(o.Limits.Ranges, limits.Ranges)
+	o.Limits.Files = cmp.Or(o.Limits.Files, limits.Files)
+	o.Limits.Bytes = cmp.Or(o.Limits.Bytes, limits.Bytes)
+	o.ReplyTimeout = cmp.Or(o.ReplyTimeout, 10*time.Second)
+	o.ReleaseTimeout = cmp.Or(o.ReleaseTimeout, time.Second)
+	o.BusyTimeout = cmp.Or(o.BusyTimeout, time.Second)
+	o.ResetTimeout = cmp.Or(o.ResetTimeout, 5*time.Second)
 }
 
 // What the server takes and tells clients about.

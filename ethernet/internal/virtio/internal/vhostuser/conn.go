@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -14,13 +13,14 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // conn is a connection to a back end. Requests are made by one goroutine at a time; another
 // one receives, which notices the end of the back end.
 type conn struct {
-	c       *net.UnixConn
+	c       *unixsocket.Conn
 	timeout time.Duration
 	alert   func() // called when it ends
 	// ack: the back end answers each request that asks for it.
@@ -46,7 +46,7 @@ func dial(ctx context.Context, path string, timeout time.Duration, alert func())
 	if err != nil {
 		return nil, err
 	}
-	l := &conn{c: c.(*net.UnixConn), timeout: timeout, alert: alert, replies: make(chan []byte, 1), gone: make(chan struct{}), done: make(chan struct{})}
+	l := &conn{c: unixsocket.NewConn(c.(*net.UnixConn)), timeout: timeout, alert: alert, replies: make(chan []byte, 1), gone: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		l.fail(l.receive())
@@ -64,7 +64,7 @@ func (l *conn) fail(cause error) {
 	}
 	l.mu.Unlock()
 	if first {
-		passedfd.CloseConn(l.c)
+		l.c.Close()
 		l.alert()
 	}
 }
@@ -87,10 +87,9 @@ func (l *conn) close() {
 
 // receive takes replies until the connection ends, and says why it did.
 func (l *conn) receive() error {
-	rights := passedfd.NewControl()
 	for {
 		var header [headerSize]byte
-		if err := l.read(header[:], rights); err != nil {
+		if err := l.read(header[:]); err != nil {
 			return err
 		}
 		l.mu.Lock()
@@ -105,7 +104,7 @@ func (l *conn) receive() error {
 			return err
 		}
 		payload := make([]byte, size)
-		if err := l.read(payload, rights); err != nil {
+		if err := l.read(payload); err != nil {
 			return err
 		}
 		l.replies <- payload
@@ -113,17 +112,14 @@ func (l *conn) receive() error {
 }
 
 // read fills b. File descriptors, which nothing here brings, end the connection.
-func (l *conn) read(b, rights []byte) error {
+func (l *conn) read(b []byte) error {
 	for len(b) > 0 {
-		n, control, _, _, err := l.c.ReadMsgUnix(b, rights)
-		if fds := passedfd.Parse(rights[:control]); len(fds) > 0 {
+		n, fds, _, err := l.c.Receive(b, time.Time{})
+		if len(fds) > 0 {
 			return errors.Join(fmt.Errorf("%w: %d file descriptors with a reply", ethernet.ErrProtocol, len(fds)), passedfd.Close(fds...))
 		}
 		if err != nil {
 			return err
-		}
-		if n == 0 {
-			return io.EOF
 		}
 		b = b[n:]
 	}
@@ -139,18 +135,7 @@ func (l *conn) send(ctx context.Context, r request, flags uint32, payload []byte
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	err := l.c.SetWriteDeadline(deadline)
-	if err == nil {
-		message := append(appendHeader(nil, r, flags, len(payload)), payload...)
-		var rights []byte
-		if len(fds) > 0 {
-			rights = unix.UnixRights(fds...)
-		}
-		var n int
-		if n, _, err = l.c.WriteMsgUnix(message, rights, nil); err == nil && n < len(message) {
-			_, err = l.c.Write(message[n:])
-		}
-	}
+	err := l.c.Send(append(appendHeader(nil, r, flags, len(payload)), payload...), deadline, fds...)
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("%w: %v is not taken within %v", ethernet.ErrNotReady, r, l.timeout)
