@@ -78,13 +78,17 @@ func (r *registration) flag(shorthand string, field option.Field) {
 		}
 		return r.words.Replace(text)
 	}
-	if initial := get("default"); initial != "" {
+	initial := get("default")
+	if initial != "" {
 		if err := field.Set(initial); err != nil {
-			mistake("--%s: default %q: %v", field.Name, initial, err)
+			panic(fmt.Sprintf("--%s: default %q: %v", field.Name, initial, err))
+		}
+		if field.To.Kind() == reflect.Slice {
+			initial = "[" + initial + "]"
 		}
 	}
 	f := r.set.VarPF(&value{Field: field}, field.Name, shorthand, get("help"))
-	f.Hidden = get("hidden") == "true"
+	f.DefValue, f.Hidden = initial, get("hidden") == "true"
 	if field.To.Kind() == reflect.Bool {
 		f.NoOptDefVal = "true"
 	}
@@ -150,19 +154,8 @@ func (v *value) Type() string {
 	return v.To.Kind().String()
 }
 
-// String is the value as a user would give it, empty for the type's zero.
-func (v *value) String() string {
-	own, ok := v.To.Addr().Interface().(pflag.Value)
-	switch {
-	case v.To.IsZero():
-		return ""
-	case ok:
-		return own.String()
-	case v.To.Kind() == reflect.Slice:
-		return strings.ReplaceAll(fmt.Sprint(v.To), " ", ",")
-	}
-	return fmt.Sprint(v.To)
-}
+// String is the value as the user gave it; the default is elsewhere.
+func (v *value) String() string { return strings.Join(v.given, ",") }
 
 // Set reads what the user gives.
 func (v *value) Set(s string) error {

@@ -36,7 +36,6 @@ type Table struct {
 	words *strings.Replacer
 }
 
-// help is the help of a command.
 type help struct{ use, short, long, example string }
 
 var (
@@ -110,24 +109,20 @@ func (t *Table) Family(name string, rows ...Row) *cobra.Command {
 func (t *Table) bare(name string, report any) *cobra.Command {
 	h, ok := t.help[name]
 	if !ok {
-		mistake("no help for %s", name)
+		panic("no help for " + name)
 	}
 	long := t.words.Replace(h.long)
 	if report != nil {
-		long = strings.ReplaceAll(long, "{keys}", reported(report))
+		in := ""
+		if reflect.TypeOf(report).Kind() == reflect.Slice {
+			in = ", in an array"
+		}
+		long = strings.ReplaceAll(long, "{keys}", "JSON keys"+in+": "+Keys(report)+".")
 	}
 	if word := braces.FindString(long); word != "" {
-		mistake("the help of %s has an unknown word: %s", name, word)
+		panic(fmt.Sprintf("the help of %s has an unknown word: %s", name, word))
 	}
 	return &cobra.Command{Use: h.use[strings.LastIndex(name, " ")+1:], Short: h.short, Long: fill(long), Example: h.example}
-}
-
-// reported is the paragraph about what a command prints: a struct, or several.
-func reported(report any) string {
-	if reflect.TypeOf(report).Kind() == reflect.Slice {
-		return "JSON keys, in an array: " + Keys(report) + "."
-	}
-	return "JSON keys: " + Keys(report) + "."
 }
 
 // fill fills the lines of paragraphs up to the width of a terminal. Those with indented lines, as of a table, stay.
@@ -180,6 +175,3 @@ func arguments(use string) cobra.PositionalArgs {
 		return option.Errorf("%s takes %s, and was given %q", c.CommandPath(), names, args)
 	}
 }
-
-// mistake ends a program whose text or tags are not as they must be: no input makes them so.
-func mistake(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }

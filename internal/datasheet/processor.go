@@ -1,6 +1,9 @@
 package datasheet
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Processor block: the NIC processor, which runs control programs, and its
 // mailbox (SPEC.md 2.10 and 14). Optional: a driver finds out by walking the
@@ -59,8 +62,7 @@ const (
 // ProcessorRegisters lists the registers of the processor block as Registers
 // does those of the others.
 func ProcessorRegisters() []Register {
-	all := make([]Register, 0, len(processorRegisters)+8+8+4+5+6*ImageHookCount)
-	all = append(all, processorRegisters[:]...)
+	runs := slices.Clone(processorRegisters)
 	for _, a := range []struct {
 		name  string
 		at, n uint32
@@ -69,48 +71,27 @@ func ProcessorRegisters() []Register {
 		{"PROC_VERSION", RegProcessorVersion, 4}, {"PROC_BUILD_ID", RegProcessorBuildID, 5},
 	} {
 		for i := range a.n {
-			all = append(all, Register{BlockProcessor, a.at + 4*i, fmt.Sprintf("%s_%d", a.name, i), RegisterRO, 0, false})
+			runs = append(runs, run{BlockProcessor, a.at + 4*i, RegisterRO, ofDevice, fmt.Sprintf("%s_%d", a.name, i)})
 		}
 	}
 	for h := range uint32(ImageHookCount) {
-		for _, r := range hookRegisters {
-			r.Offset += ProcessorHookBase + ProcessorHookSize*h
-			r.Name = fmt.Sprintf("HOOK_%d_%s", h, r.Name)
-			all = append(all, r)
-		}
+		at, hook := ProcessorHookBase+ProcessorHookSize*h, fmt.Sprintf("HOOK_%d_", h)
+		runs = append(runs,
+			run{BlockProcessor, at + HookRegRunsLow, RegisterRO, 0, hook + "RUNS_LOW " + hook + "RUNS_HIGH " + hook + "FAULTS_LOW " + hook + "FAULTS_HIGH"},
+			run{BlockProcessor, at + HookRegWorstCase, RegisterRO, ofDevice, hook + "WORST_CASE " + hook + "INSTALLED"})
 	}
-	return all
+	return list(runs)
 }
 
-var processorRegisters = [...]Register{
-	{BlockProcessor, RegProcessorControl, "PROC_CONTROL", RegisterWO, 0, true},
-	{BlockProcessor, RegProcessorStatus, "PROC_STATUS", RegisterRO, 0, false},
-	{BlockProcessor, RegProcessorFault, "PROC_FAULT", RegisterRO, 0, false},
-	{BlockProcessor, RegProcessorFaultDetail, "PROC_FAULT_DETAIL", RegisterRO, 0, false},
-	{BlockProcessor, RegProcessorEntry, "PROC_ENTRY", RegisterRW, 0, false},
-	{BlockProcessor, RegProcessorReady, "PROC_READY", RegisterRO, 0, false},
-	{BlockProcessor, RegProcessorABI, "PROC_ABI", RegisterRO, 0, false},
-	{BlockProcessor, RegProcessorDevice, "PROC_DEVICE", RegisterRO, 0, false},
-	{BlockProcessor, RegSlotCount, "SLOT_COUNT", RegisterRO, 0, false},
-	{BlockProcessor, RegSlotBase, "SLOT_BASE", RegisterRO, 0, false},
-	{BlockProcessor, RegSlotSize, "SLOT_SIZE", RegisterRO, 0, false},
-	{BlockProcessor, RegActiveSlot, "ACTIVE_SLOT", RegisterRO, 0, false},
-	{BlockProcessor, RegPreviousSlot, "PREVIOUS_SLOT", RegisterRO, 0, false},
-	{BlockProcessor, RegMailboxOffset, "MAILBOX_OFFSET", RegisterRO, 0, false},
-	{BlockProcessor, RegMailboxSize, "MAILBOX_SIZE", RegisterRO, 0, false},
-	{BlockProcessor, RegMailboxCommand, "MAILBOX_COMMAND", RegisterRW, 0, true},
-	{BlockProcessor, RegMailboxResult, "MAILBOX_RESULT", RegisterRO, uint32(MailboxOK), true},
-	{BlockProcessor, RegHoldLimit, "HOLD_LIMIT", RegisterRW, HoldLimitReset, true},
-}
-
-// hookRegisters are those of one hook.
-var hookRegisters = [...]Register{
-	{BlockProcessor, HookRegRunsLow, "RUNS_LOW", RegisterRO, 0, true},
-	{BlockProcessor, HookRegRunsHigh, "RUNS_HIGH", RegisterRO, 0, true},
-	{BlockProcessor, HookRegFaultsLow, "FAULTS_LOW", RegisterRO, 0, true},
-	{BlockProcessor, HookRegFaultsHigh, "FAULTS_HIGH", RegisterRO, 0, true},
-	{BlockProcessor, HookRegWorstCase, "WORST_CASE", RegisterRO, 0, false},
-	{BlockProcessor, HookRegInstalled, "INSTALLED", RegisterRO, 0, false},
+var processorRegisters = []run{
+	{BlockProcessor, RegProcessorControl, RegisterWO, 0, "PROC_CONTROL"},
+	{BlockProcessor, RegProcessorStatus, RegisterRO, ofDevice, "PROC_STATUS PROC_FAULT PROC_FAULT_DETAIL"},
+	{BlockProcessor, RegProcessorEntry, RegisterRW, ofDevice, "PROC_ENTRY"},
+	{BlockProcessor, RegProcessorReady, RegisterRO, ofDevice, "PROC_READY PROC_ABI PROC_DEVICE SLOT_COUNT SLOT_BASE SLOT_SIZE " +
+		"ACTIVE_SLOT PREVIOUS_SLOT MAILBOX_OFFSET MAILBOX_SIZE"},
+	{BlockProcessor, RegMailboxCommand, RegisterRW, 0, "MAILBOX_COMMAND"},
+	{BlockProcessor, RegMailboxResult, RegisterRO, int64(MailboxOK), "MAILBOX_RESULT"},
+	{BlockProcessor, RegHoldLimit, RegisterRW, HoldLimitReset, "HOLD_LIMIT"},
 }
 
 // Registers of a hook, at offsets from where the hook's start.

@@ -1,6 +1,9 @@
 package datasheet
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // RegisterAccess says what a register does when it is read and written
 // (SPEC.md 2.1).
@@ -34,110 +37,86 @@ type Register struct {
 	Fixed bool
 }
 
-// Registers lists every register but the headers of the blocks, the DMA engines
-// and the counters themselves last.
-func Registers() []Register {
-	all := make([]Register, 0, len(registers)+4*int(DMAEngineCount)+2*int(CounterCount))
-	all = append(all, registers[:]...)
-	for e := range DMAEngineCount {
-		name, at := strings.ToUpper(e.String()), DMAEngineBase+DMAEngineSize*uint32(e)
-		all = append(all,
-			Register{BlockDMA, at + EngineRegState, name + "_STATE", RegisterRO, uint32(DMAIdle), true},
-			Register{BlockDMA, at + EngineRegFrame, name + "_FRAME", RegisterRO, 0, true},
-			Register{BlockDMA, at + EngineRegLength, name + "_LENGTH", RegisterRO, 0, true},
-			Register{BlockDMA, at + EngineRegProgress, name + "_PROGRESS", RegisterRO, 0, true})
-	}
-	for c := range CounterCount {
-		name, at := strings.ToUpper(c.String()), RegCounterBase+8*uint32(c)
-		all = append(all,
-			Register{BlockCounters, at, name + "_LOW", RegisterRO, 0, true},
-			Register{BlockCounters, at + 4, name + "_HIGH", RegisterRO, 0, true})
+// run is registers that follow each other and are alike but for their names. Its reset value may be a device's own.
+type run struct {
+	block, at uint32
+	access    RegisterAccess
+	reset     int64
+	names     string
+}
+
+const ofDevice = -1
+
+// list lists the registers of runs, in order.
+func list(runs []run) (all []Register) {
+	for _, r := range runs {
+		for i, name := range strings.Fields(r.names) {
+			all = append(all, Register{r.block, r.at + 4*uint32(i), name, r.access, uint32(max(r.reset, 0)), r.reset != ofDevice})
+		}
 	}
 	return all
 }
 
+// Registers lists every register but the headers of the blocks, the DMA engines
+// and the counters themselves last.
+func Registers() []Register {
+	runs := slices.Clone(registers)
+	for e := range DMAEngineCount {
+		names := strings.ReplaceAll("_STATE _FRAME _LENGTH _PROGRESS", "_", strings.ToUpper(e.String())+"_")
+		runs = append(runs, run{BlockDMA, DMAEngineBase + DMAEngineSize*uint32(e), RegisterRO, 0, names})
+	}
+	for c := range CounterCount {
+		name := strings.ToUpper(c.String())
+		runs = append(runs, run{BlockCounters, RegCounterBase + 8*uint32(c), RegisterRO, 0, name + "_LOW " + name + "_HIGH"})
+	}
+	return list(runs)
+}
+
 // registers is every register but those of the DMA engines and the counters,
 // which follow from DMAEngine and Counter.
-var registers = [...]Register{
-	{BlockIdentity, RegMagic, "MAGIC", RegisterRO, Magic, true},
-	{BlockIdentity, RegDeviceVersion, "DEVICE_VERSION", RegisterRO, 0, false},
-	{BlockIdentity, RegFeaturesLow, "FEATURES_LOW", RegisterRO, 0, false},
-	{BlockIdentity, RegFeaturesHigh, "FEATURES_HIGH", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxEndpoints, "MAX_ENDPOINTS", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxCQs, "MAX_CQS", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxRegions, "MAX_REGIONS", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxPtags, "MAX_PTAGS", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxQueueLog2, "MAX_QUEUE_LOG2", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxCQLog2, "MAX_CQ_LOG2", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxSegments, "MAX_SEGMENTS", RegisterRO, 0, false},
-	{BlockIdentity, RegMaxTransfer, "MAX_TRANSFER", RegisterRO, 0, false},
-	{BlockIdentity, RegMTU, "MTU", RegisterRO, 0, false},
-	{BlockIdentity, RegSRAMSize, "SRAM_SIZE", RegisterRO, 0, false},
-	{BlockIdentity, RegMACLow, "MAC_LOW", RegisterRO, 0, false},
-	{BlockIdentity, RegMACHigh, "MAC_HIGH", RegisterRO, 0, false},
-	{BlockIdentity, RegPageSizeLog2, "PAGE_SIZE_LOG2", RegisterRO, 12, true},
-	{BlockIdentity, RegSRAMBase, "SRAM_BASE", RegisterRO, 0, false},
-	{BlockIdentity, RegSRAMFree, "SRAM_FREE", RegisterRO, 0, false},
+var registers = []run{
+	{BlockIdentity, RegMagic, RegisterRO, int64(Magic), "MAGIC"},
+	{BlockIdentity, RegDeviceVersion, RegisterRO, ofDevice, "DEVICE_VERSION FEATURES_LOW FEATURES_HIGH MAX_ENDPOINTS MAX_CQS MAX_REGIONS " +
+		"MAX_PTAGS MAX_QUEUE_LOG2 MAX_CQ_LOG2 MAX_SEGMENTS MAX_TRANSFER MTU SRAM_SIZE MAC_LOW MAC_HIGH"},
+	{BlockIdentity, RegPageSizeLog2, RegisterRO, 12, "PAGE_SIZE_LOG2"},
+	{BlockIdentity, RegSRAMBase, RegisterRO, ofDevice, "SRAM_BASE SRAM_FREE"},
 
-	{BlockHealth, RegControl, "CONTROL", RegisterWO, 0, true},
-	{BlockHealth, RegStatus, "STATUS", RegisterRO, 0, false},
-	{BlockHealth, RegFault, "FAULT", RegisterRO, FaultNone, true},
-	{BlockHealth, RegFaultDetail, "FAULT_DETAIL", RegisterRO, 0, true},
-	{BlockHealth, RegResetCount, "RESET_COUNT", RegisterRO, 0, true},
-	{BlockHealth, RegHeartbeat, "HEARTBEAT", RegisterRO, 0, false},
+	{BlockHealth, RegControl, RegisterWO, 0, "CONTROL"},
+	{BlockHealth, RegStatus, RegisterRO, ofDevice, "STATUS"},
+	{BlockHealth, RegFault, RegisterRO, int64(FaultNone), "FAULT"},
+	{BlockHealth, RegFaultDetail, RegisterRO, 0, "FAULT_DETAIL RESET_COUNT"},
+	{BlockHealth, RegHeartbeat, RegisterRO, ofDevice, "HEARTBEAT"},
 
-	{BlockAdmin, RegSQBaseLow, "SQ_BASE_LOW", RegisterRWD, 0, true},
-	{BlockAdmin, RegSQBaseHigh, "SQ_BASE_HIGH", RegisterRWD, 0, true},
-	{BlockAdmin, RegACQBaseLow, "ACQ_BASE_LOW", RegisterRWD, 0, true},
-	{BlockAdmin, RegACQBaseHigh, "ACQ_BASE_HIGH", RegisterRWD, 0, true},
-	{BlockAdmin, RegSQLog2, "SQ_LOG2", RegisterRWD, 0, true},
-	{BlockAdmin, RegACQLog2, "ACQ_LOG2", RegisterRWD, 0, true},
-	{BlockAdmin, RegAdminVector, "ADMIN_VECTOR", RegisterRWD, 0, true},
-	{BlockAdmin, RegAdminControl, "ADMIN_CONTROL", RegisterRW, 0, true},
-	{BlockAdmin, RegAdminStatus, "ADMIN_STATUS", RegisterRO, 0, true},
-	{BlockAdmin, RegSQProducer, "SQ_PRODUCER", RegisterRW, 0, true},
-	{BlockAdmin, RegSQConsumer, "SQ_CONSUMER", RegisterRO, 0, true},
-	{BlockAdmin, RegACQConsumer, "ACQ_CONSUMER", RegisterRW, 0, true},
-	{BlockAdmin, RegEventsLost, "EVENTS_LOST", RegisterRO, 0, true},
+	{BlockAdmin, RegSQBaseLow, RegisterRWD, 0, "SQ_BASE_LOW SQ_BASE_HIGH ACQ_BASE_LOW ACQ_BASE_HIGH SQ_LOG2 ACQ_LOG2 ADMIN_VECTOR"},
+	{BlockAdmin, RegAdminControl, RegisterRW, 0, "ADMIN_CONTROL"},
+	{BlockAdmin, RegAdminStatus, RegisterRO, 0, "ADMIN_STATUS"},
+	{BlockAdmin, RegSQProducer, RegisterRW, 0, "SQ_PRODUCER"},
+	{BlockAdmin, RegSQConsumer, RegisterRO, 0, "SQ_CONSUMER"},
+	{BlockAdmin, RegACQConsumer, RegisterRW, 0, "ACQ_CONSUMER"},
+	{BlockAdmin, RegEventsLost, RegisterRO, 0, "EVENTS_LOST"},
 
-	{BlockClock, RegClockLow, "CLOCK_LOW", RegisterRO, 0, false},
-	{BlockClock, RegClockHigh, "CLOCK_HIGH", RegisterRO, 0, false},
-	{BlockClock, RegClockResolution, "CLOCK_RESOLUTION", RegisterRO, ClockResolution, true},
+	{BlockClock, RegClockLow, RegisterRO, ofDevice, "CLOCK_LOW CLOCK_HIGH"},
+	{BlockClock, RegClockResolution, RegisterRO, ClockResolution, "CLOCK_RESOLUTION"},
 
-	{BlockChannels, RegChannels, "CHANNELS", RegisterRO, 0, true},
-	{BlockChannels, RegTransmitHigh, "TRANSMIT_HIGH", RegisterRO, 0, true},
-	{BlockChannels, RegTransmitLow, "TRANSMIT_LOW", RegisterRO, 0, true},
-	{BlockChannels, RegTransmitHighHighest, "TRANSMIT_HIGH_HIGHEST", RegisterRO, 0, true},
-	{BlockChannels, RegTransmitLowHighest, "TRANSMIT_LOW_HIGHEST", RegisterRO, 0, true},
-	{BlockChannels, RegReceiveLevel, "RECEIVE_LEVEL", RegisterRO, 0, true},
-	{BlockChannels, RegReceiveHighest, "RECEIVE_HIGHEST", RegisterRO, 0, true},
-	{BlockChannels, RegReceiveSize, "RECEIVE_SIZE", RegisterRO, 0, false},
-	{BlockChannels, RegStoppedBy, "STOPPED_BY", RegisterRO, 0, true},
-	{BlockChannels, RegStopped, "STOPPED", RegisterRO, 0, true},
+	{BlockChannels, RegChannels, RegisterRO, 0, "CHANNELS TRANSMIT_HIGH TRANSMIT_LOW TRANSMIT_HIGH_HIGHEST TRANSMIT_LOW_HIGHEST " +
+		"RECEIVE_LEVEL RECEIVE_HIGHEST"},
+	{BlockChannels, RegReceiveSize, RegisterRO, ofDevice, "RECEIVE_SIZE"},
+	{BlockChannels, RegStoppedBy, RegisterRO, 0, "STOPPED_BY STOPPED"},
 
-	{BlockInterrupt, RegVectors, "VECTORS", RegisterRO, 0, false},
-	{BlockInterrupt, RegTableOffset, "TABLE_OFFSET", RegisterRO, MSIXTableOffset, true},
-	{BlockInterrupt, RegPBAOffset, "PBA_OFFSET", RegisterRO, MSIXPBAOffset, true},
+	{BlockInterrupt, RegVectors, RegisterRO, ofDevice, "VECTORS"},
+	{BlockInterrupt, RegTableOffset, RegisterRO, MSIXTableOffset, "TABLE_OFFSET"},
+	{BlockInterrupt, RegPBAOffset, RegisterRO, MSIXPBAOffset, "PBA_OFFSET"},
 
-	{BlockDMA, RegDMAEngines, "DMA_ENGINES", RegisterRO, uint32(DMAEngineCount), true},
-	{BlockDMA, RegDMAControl, "DMA_CONTROL", RegisterRW, 0, true},
-	{BlockDMA, RegPolicyTx, "POLICY_TX", RegisterRW, 0, false},
-	{BlockDMA, RegPolicyRx, "POLICY_RX", RegisterRW, 0, false},
-	{BlockDMA, RegMinPulseTx, "MINPULSE_TX", RegisterRW, 0, false},
-	{BlockDMA, RegMinPulseRx, "MINPULSE_RX", RegisterRW, 0, false},
-	{BlockDMA, RegProgressLow, "PROGRESS_LOW", RegisterRWD, 0, true},
-	{BlockDMA, RegProgressHigh, "PROGRESS_HIGH", RegisterRWD, 0, true},
-	{BlockDMA, RegPulseTx, "PULSE_TX", RegisterWO, 0, true},
-	{BlockDMA, RegPulseRx, "PULSE_RX", RegisterWO, 0, true},
-	{BlockDMA, RegPulseDeadline, "PULSE_DEADLINE", RegisterRW, PulseDeadlineReset, true},
-	{BlockDMA, RegPulseTimeouts, "PULSE_TIMEOUTS", RegisterRO, 0, true},
-	{BlockDMA, RegPulsesRefused, "PULSES_REFUSED", RegisterRO, 0, true},
-	{BlockDMA, RegLogBaseLow, "LOG_BASE_LOW", RegisterRWD, 0, true},
-	{BlockDMA, RegLogBaseHigh, "LOG_BASE_HIGH", RegisterRWD, 0, true},
-	{BlockDMA, RegLogLog2, "LOG_LOG2", RegisterRWD, 0, true},
-	{BlockDMA, RegLogConsumer, "LOG_CONSUMER", RegisterRW, 0, true},
-	{BlockDMA, RegLogProducer, "LOG_PRODUCER", RegisterRO, 0, true},
-	{BlockDMA, RegLogLost, "LOG_LOST", RegisterRO, 0, true},
+	{BlockDMA, RegDMAEngines, RegisterRO, int64(DMAEngineCount), "DMA_ENGINES"},
+	{BlockDMA, RegDMAControl, RegisterRW, 0, "DMA_CONTROL"},
+	{BlockDMA, RegPolicyTx, RegisterRW, ofDevice, "POLICY_TX POLICY_RX MINPULSE_TX MINPULSE_RX"},
+	{BlockDMA, RegProgressLow, RegisterRWD, 0, "PROGRESS_LOW PROGRESS_HIGH"},
+	{BlockDMA, RegPulseTx, RegisterWO, 0, "PULSE_TX PULSE_RX"},
+	{BlockDMA, RegPulseDeadline, RegisterRW, PulseDeadlineReset, "PULSE_DEADLINE"},
+	{BlockDMA, RegPulseTimeouts, RegisterRO, 0, "PULSE_TIMEOUTS PULSES_REFUSED"},
+	{BlockDMA, RegLogBaseLow, RegisterRWD, 0, "LOG_BASE_LOW LOG_BASE_HIGH LOG_LOG2"},
+	{BlockDMA, RegLogConsumer, RegisterRW, 0, "LOG_CONSUMER"},
+	{BlockDMA, RegLogProducer, RegisterRO, 0, "LOG_PRODUCER LOG_LOST"},
 
-	{BlockCounters, RegCounterCount, "COUNTER_COUNT", RegisterRO, uint32(CounterCount), true},
+	{BlockCounters, RegCounterCount, RegisterRO, int64(CounterCount), "COUNTER_COUNT"},
 }

@@ -3,6 +3,7 @@ package datasheet_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,16 +23,7 @@ type row struct {
 }
 
 func (t *table) has(columns ...string) bool {
-	for _, want := range columns {
-		found := false
-		for _, c := range t.columns {
-			found = found || c == want
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(columns, func(c string) bool { return !slices.Contains(t.columns, c) })
 }
 
 // number reads a cell that must hold a number, in any base Go knows.

@@ -22,7 +22,7 @@ const (
 type line struct {
 	Packet  *float64 `json:"packet"`
 	Flow    int      `json:"flow,omitempty"`
-	Engine  *string  `json:"engine"`
+	Engine  string   `json:"engine"`
 	Start   *float64 `json:"start_us"`
 	End     *float64 `json:"end_us"`
 	Bytes   *float64 `json:"bytes"`
@@ -67,23 +67,32 @@ func Read(r io.Reader, name string) (Log, error) {
 	return log, nil
 }
 
+// decode reads the one object of a line, with some keys. hint is empty if there is one.
+func decode(text []byte, into any, keys string) (hint string) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return "an object with " + keys + ": " + err.Error()
+	}
+	if d.More() {
+		return "one object on a line"
+	}
+	return ""
+}
+
 // parse returns the record of a line, or the key that is wrong and what it may be.
 func parse(text []byte) (r Record, key, hint string) {
 	var l line
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
-		return r, "", `an object with packet, engine, start_us, end_us, bytes: ` + err.Error()
+	if hint := decode(text, &l, "packet, engine, start_us, end_us, bytes"); hint != "" {
+		return r, "", hint
 	}
-	if d.More() {
-		return r, "", "one object on a line"
-	}
+	engine, known := ParseEngine(l.Engine)
 	switch {
 	case l.Packet == nil || *l.Packet < 0 || *l.Packet > maxPacket || *l.Packet != math.Trunc(*l.Packet):
 		return r, "packet", "a whole number from 0 to " + strconv.Itoa(maxPacket)
 	case l.Flow < 0 || l.Flow > 1:
 		return r, "flow", "0 or 1"
-	case l.Engine == nil:
+	case !known:
 		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
 	case l.Start == nil || !(*l.Start >= 0 && *l.Start <= maxMicros):
 		return r, "start_us", "0 to 1e12 microseconds"
@@ -95,10 +104,6 @@ func parse(text []byte) (r Record, key, hint string) {
 		return r, "queued", "a whole number from 0 to " + strconv.Itoa(maxPacket)
 	case l.Buffer < 0 || l.Buffer > maxBuffer:
 		return r, "buffer", "a whole number from 0 to " + strconv.Itoa(maxBuffer)
-	}
-	engine, ok := ParseEngine(*l.Engine)
-	if !ok {
-		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
 	}
 	return Record{
 		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes), Queued: l.Queued, Buffer: l.Buffer, Control: l.Control,
@@ -118,7 +123,7 @@ func Write(w io.Writer, log Log) error {
 		}
 	}
 	for _, r := range log.Records {
-		if err := e.Encode(line{new(float64(r.Packet)), r.Flow, new(r.Engine.String()), new(Microseconds(r.Start)), new(Microseconds(r.End)),
+		if err := e.Encode(line{new(float64(r.Packet)), r.Flow, r.Engine.String(), new(Microseconds(r.Start)), new(Microseconds(r.End)),
 			new(float64(r.Bytes)), r.Queued, r.Buffer, r.Control}); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package dmalog
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 )
@@ -50,16 +49,12 @@ func isSetup(text []byte) bool {
 // parseSetup returns the setup of a line, or the key that is wrong and what it may be.
 func parseSetup(text []byte) (s *Setup, key, hint string) {
 	s = new(Setup)
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(s); err != nil {
-		return nil, "", "an object with dma_log, at, send, receive, burst_bytes, buffers: " + err.Error()
+	if hint := decode(text, s, "dma_log, at, send, receive, burst_bytes, buffers"); hint != "" {
+		return nil, "", hint
 	}
 	named := func(side Side) bool { return side.Policy != "" && len(side.Policy) <= maxName }
 	sized := func(side Side) bool { return side.MinPulse >= 0 && side.MinPulse <= maxSize }
 	switch {
-	case d.More():
-		return nil, "", "one object on a line"
 	case s.Version != setupVersion:
 		return nil, "dma_log", strconv.Itoa(setupVersion) + ", the version that this program knows"
 	case s.At != AtNIC && s.At != AtHost && s.At != AtProgram:

@@ -1,6 +1,7 @@
 package hostpci
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,36 +24,26 @@ const (
 
 // identify reads what a function is (Documentation/ABI/testing/sysfs-bus-pci). It
 // fails with fs.ErrNotExist if there is no such function.
-func identify(r Root, address string) (Function, error) {
-	dir := path.Join(devices, address)
-	f := Function{Address: address, IOMMUGroup: -1, NUMANode: -1}
-	for _, a := range []struct {
-		name     string
-		bits     int
-		required bool
-		set      func(uint64)
-	}{
-		{"vendor", 16, true, func(v uint64) { f.Vendor = uint16(v) }},
-		{"device", 16, true, func(v uint64) { f.Device = uint16(v) }},
-		{"class", 24, true, func(v uint64) { f.Class = uint32(v) }},
-		{"revision", 8, false, func(v uint64) { f.Revision = uint8(v) }},
-		{"subsystem_vendor", 16, false, func(v uint64) { f.SubsystemVendor = uint16(v) }},
-		{"subsystem_device", 16, false, func(v uint64) { f.Subsystem = uint16(v) }},
-	} {
-		text, err := r.Text(path.Join(dir, a.name))
-		if errors.Is(err, fs.ErrNotExist) && !a.required {
-			continue
+func identify(r Root, address string) (f Function, err error) {
+	number := func(name string, bits int, required bool) uint64 {
+		text, e := r.Text(path.Join(devices, address, name))
+		if errors.Is(e, fs.ErrNotExist) && !required {
+			return 0
 		}
-		if err != nil {
-			return f, err
+		v := uint64(0)
+		if e == nil {
+			if v, e = strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, bits); e != nil {
+				e = fmt.Errorf("%s: %w", name, e)
+			}
 		}
-		v, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, a.bits)
-		if err != nil {
-			return f, fmt.Errorf("%s: %w", a.name, err)
-		}
-		a.set(v)
+		err = cmp.Or(err, e)
+		return v
 	}
-	return f, nil
+	f = Function{Address: address, IOMMUGroup: -1, NUMANode: -1}
+	f.Vendor, f.Device = uint16(number("vendor", 16, true)), uint16(number("device", 16, true))
+	f.Class, f.Revision = uint32(number("class", 24, true)), uint8(number("revision", 8, false))
+	f.SubsystemVendor, f.Subsystem = uint16(number("subsystem_vendor", 16, false)), uint16(number("subsystem_device", 16, false))
+	return f, err
 }
 
 // readBinding reads who has the function, and by what VFIO hands it out.

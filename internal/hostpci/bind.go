@@ -29,19 +29,19 @@ func Bind(ctx context.Context, r Root, address string, o Options) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	if !driverName.MatchString(op.driver) || !IsVFIO(op.driver) {
-		return Result{}, op.fail(f.Address, fmt.Errorf("%w: %q is not one of VFIO's", ErrNoDriver, op.driver), "use vfio-pci, or a variant such as mlx5_vfio_pci")
+	if !driverName.MatchString(op.opts.Driver) || !IsVFIO(op.opts.Driver) {
+		return Result{}, op.fail(f.Address, fmt.Errorf("%w: %q is not one of VFIO's", ErrNoDriver, op.opts.Driver), "use vfio-pci, or a variant such as mlx5_vfio_pci")
 	}
 	f, unlock, err := op.reserve(ctx, f)
 	if err != nil {
 		return Result{}, err
 	}
 	defer unlock()
-	todo, err := op.family(f, func(m Member) bool { return m.Driver != op.driver && !m.Bridge })
+	todo, err := op.family(f, func(m Member) bool { return m.Driver != op.opts.Driver && !m.Bridge })
 	if err != nil {
 		return Result{}, err
 	}
-	if f.Driver == op.driver {
+	if f.Driver == op.opts.Driver {
 		todo = slices.DeleteFunc(todo, func(g Function) bool { return g.Address == f.Address })
 	}
 	overridden, err := op.mayTake(f, todo)
@@ -50,11 +50,11 @@ func Bind(ctx context.Context, r Root, address string, o Options) (Result, error
 	}
 	// Whether it may be taken comes first: a driver is soon loaded.
 	var modules []string
-	if len(todo) > 0 && !r.Exists(path.Join("sys/bus/pci/drivers", op.driver)) {
+	if len(todo) > 0 && !r.Exists(path.Join("sys/bus/pci/drivers", op.opts.Driver)) {
 		if !o.DryRun {
-			return Result{}, op.fail(f.Address, fmt.Errorf("%w: %s", ErrNoDriver, op.driver), "modprobe "+op.driver)
+			return Result{}, op.fail(f.Address, fmt.Errorf("%w: %s", ErrNoDriver, op.opts.Driver), "modprobe "+op.opts.Driver)
 		}
-		modules = []string{op.driver}
+		modules = []string{op.opts.Driver}
 	}
 	for i, g := range todo {
 		err := op.take(ctx, g)
@@ -187,13 +187,13 @@ func (op *operation) take(ctx context.Context, f Function) error {
 			return err
 		}
 	}
-	return op.hand(ctx, f, op.driver, func(now string) bool { return now == op.driver })
+	return op.hand(ctx, f, op.opts.Driver, func(now string) bool { return now == op.opts.Driver })
 }
 
 func (op *operation) result(done []Function) Result {
 	res := Result{Writes: op.writes}
 	for _, f := range done {
-		res.Changes = append(res.Changes, Change{f.Address, f.Driver, op.driver})
+		res.Changes = append(res.Changes, Change{f.Address, f.Driver, op.opts.Driver})
 	}
 	return res
 }

@@ -1,12 +1,14 @@
 package hostpci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,20 +86,14 @@ type operation struct {
 	opts   Options
 	name   string // "bind" or "unbind"
 	writes []Write
-	driver string
 }
 
 func newOperation(name string, r Root, o Options) *operation {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout, o.Driver = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Driver, DefaultDriver)
 	if o.Write == nil {
 		o.Write = writeFile
 	}
-	if o.Driver == "" {
-		o.Driver = DefaultDriver
-	}
-	return &operation{root: r, opts: o, name: name, driver: o.Driver}
+	return &operation{root: r, opts: o, name: name}
 }
 
 func (op *operation) fail(address string, err error, hint string) error {
@@ -158,11 +154,11 @@ func (op *operation) write(ctx context.Context, w Write, check func() (bool, err
 		return fmt.Errorf("%s: %w, after %v", w, ErrStuck, op.opts.Timeout)
 	}
 	ok, err := check()
+	if err == nil && !ok {
+		err = ErrRefused
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", w, err)
-	}
-	if !ok {
-		return fmt.Errorf("%s: %w", w, ErrRefused)
 	}
 	return nil
 }
@@ -231,8 +227,8 @@ func (op *operation) restore(ctx context.Context, before []Function, cause error
 	// What ended the caller's timeout must not end this.
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
-	for i := len(before) - 1; i >= 0; i-- {
-		errs = append(errs, op.restoreOne(ctx, before[i]))
+	for _, f := range slices.Backward(before) {
+		errs = append(errs, op.restoreOne(ctx, f))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w; undoing it failed too: %w", cause, err)
@@ -241,24 +237,19 @@ func (op *operation) restore(ctx context.Context, before []Function, cause error
 }
 
 func (op *operation) restoreOne(ctx context.Context, f Function) error {
-	now, err := op.root.Link(devicePath(f.Address, "driver"))
+	now, err := DriverOf(op.root, f.Address)
+	if err == nil && now != "" && now != f.Driver {
+		err = op.release(ctx, f.Address)
+	}
 	if err != nil {
 		return err
 	}
-	if now != "" && now != f.Driver {
-		if err := op.release(ctx, f.Address); err != nil {
-			return err
-		}
+	override, err := op.override(f.Address)
+	if err == nil && override != f.Override {
+		err = op.setOverride(ctx, f.Address, f.Override)
 	}
-	if overrideNow, err := op.override(f.Address); err != nil {
+	if err != nil || f.Driver == "" || now == f.Driver {
 		return err
-	} else if overrideNow != f.Override {
-		if err := op.setOverride(ctx, f.Address, f.Override); err != nil {
-			return err
-		}
-	}
-	if f.Driver == "" || now == f.Driver {
-		return nil
 	}
 	return op.attach(ctx, f.Address, f.Driver)
 }

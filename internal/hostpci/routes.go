@@ -36,21 +36,17 @@ func readRoutes(r Root) ([]route, error) {
 	var list []route
 	for _, table := range []struct {
 		file  string
-		parse func([]string) (route, bool, error)
+		parse func(line string) (route, bool, error)
 	}{{"proc/net/route", parseRoute4}, {"proc/net/ipv6_route", parseRoute6}} {
 		text, err := r.Text(table.file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for line := range strings.Lines(text) {
-			fields := strings.Fields(line)
-			if len(fields) == 0 || fields[0] == "Iface" {
+			if strings.HasPrefix(line, "Iface") {
 				continue
 			}
-			e, ok, err := table.parse(fields)
+			e, ok, err := table.parse(line)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %q: %w", table.file, strings.TrimSpace(line), err)
 			}
@@ -62,52 +58,29 @@ func readRoutes(r Root) ([]route, error) {
 	return list, nil
 }
 
-var errShortLine = errors.New("the line is too short")
-
-// parseRoute4 reads a line of proc/net/route: interface, destination, gateway,
-// flags, 3 counters, mask; addresses are in the processor's byte order.
-func parseRoute4(f []string) (route, bool, error) {
-	if len(f) < 8 {
-		return route{}, false, errShortLine
-	}
-	var v [3]uint64
-	for i, s := range []string{f[1], f[3], f[7]} {
-		n, err := strconv.ParseUint(s, 16, 32)
-		if err != nil {
-			return route{}, false, err
-		}
-		v[i] = n
-	}
-	var a [4]byte
-	binary.NativeEndian.PutUint32(a[:], uint32(v[0]))
-	if v[1]&routeUp == 0 || v[1]&routeReject != 0 {
-		return route{}, false, nil
-	}
-	return route{to: netip.PrefixFrom(netip.AddrFrom4(a), bits.OnesCount32(uint32(v[2]))), netdev: f[0]}, true, nil
+// parseRoute4 reads a line of proc/net/route: interface, destination, gateway, flags, 3 counters, mask; addresses are in the
+// processor's byte order.
+func parseRoute4(line string) (e route, leads bool, err error) {
+	var to, gateway, flags, count, mask uint32
+	_, err = fmt.Sscanf(line, "%s %x %x %x %d %d %d %x", &e.netdev, &to, &gateway, &flags, &count, &count, &count, &mask)
+	e.to = netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, to))), bits.OnesCount32(mask))
+	return e, flags&routeUp != 0 && flags&routeReject == 0, err
 }
 
-// parseRoute6 reads a line of proc/net/ipv6_route: destination, its length,
-// source, its length, next hop, metric, 2 counters, flags, interface.
-func parseRoute6(f []string) (route, bool, error) {
-	if len(f) < 10 {
-		return route{}, false, errShortLine
-	}
-	a, err := hexAddress(f[0])
+// parseRoute6 reads a line of proc/net/ipv6_route: destination, its length, source, its length, next hop, metric, 2 counters,
+// flags, interface.
+func parseRoute6(line string) (e route, leads bool, err error) {
+	var to, from, hop string
+	var length, count, flags uint32
+	_, err = fmt.Sscanf(line, "%s %x %s %x %s %x %x %x %x %s", &to, &length, &from, &count, &hop, &count, &count, &count, &flags, &e.netdev)
 	if err != nil {
-		return route{}, false, err
+		return e, false, err
 	}
-	length, err := strconv.ParseUint(f[1], 16, 8)
-	if err != nil || length > 128 {
-		return route{}, false, fmt.Errorf("prefix length %q", f[1])
+	a, err := hexAddress(to)
+	if e.to = netip.PrefixFrom(a, int(length)); err == nil && !e.to.IsValid() {
+		err = fmt.Errorf("prefix length %d", length)
 	}
-	flags, err := strconv.ParseUint(f[8], 16, 32)
-	if err != nil {
-		return route{}, false, err
-	}
-	if flags&routeUp == 0 || flags&(routeReject|routeLocal) != 0 || a.IsLinkLocalUnicast() || a.IsMulticast() {
-		return route{}, false, nil
-	}
-	return route{to: netip.PrefixFrom(a, int(length)), netdev: f[9]}, true, nil
+	return e, flags&routeUp != 0 && flags&(routeReject|routeLocal) == 0 && !a.IsLinkLocalUnicast() && !a.IsMulticast(), err
 }
 
 func hexAddress(s string) (netip.Addr, error) {

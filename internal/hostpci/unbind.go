@@ -67,8 +67,8 @@ func Unbind(ctx context.Context, r Root, address string, o Options) (Result, err
 // mayGive refuses functions that are held, and those whose driver is gone. It
 // returns what each was bound to, if that is known.
 func (op *operation) mayGive(todo []Function) ([]*record, error) {
-	var list []*record
-	for _, g := range todo {
+	list := make([]*record, len(todo))
+	for i, g := range todo {
 		held, err := op.heldBy(g)
 		if err != nil {
 			return nil, op.fail(g.Address, err, "")
@@ -81,13 +81,12 @@ func (op *operation) mayGive(todo []Function) ([]*record, error) {
 			return nil, op.fail(g.Address, err, "remove that file: the kernel then chooses the driver")
 		}
 		if !known {
-			list = append(list, nil)
 			continue
 		}
 		if was.Driver != "" && !op.opts.Force && !op.root.Exists(path.Join("sys/bus/pci/drivers", was.Driver)) {
 			return nil, op.fail(g.Address, fmt.Errorf("%w: %s, which had it before", ErrNoDriver, was.Driver), "load its module, or leave it without a driver with --force")
 		}
-		list = append(list, &was)
+		list[i] = &was
 	}
 	return list, nil
 }
@@ -108,7 +107,7 @@ func (op *operation) give(ctx context.Context, f Function, was *record) (string,
 	if op.opts.DryRun {
 		return cmp.Or(expect, "?"), nil
 	}
-	now, err := op.root.Link(devicePath(f.Address, "driver"))
+	now, err := DriverOf(op.root, f.Address)
 	if err == nil && IsVFIO(now) && expect == "" {
 		return "", fmt.Errorf("%w: %s", ErrTakenBack, now)
 	}

@@ -10,27 +10,33 @@ import (
 // UseKind is a way in which the host uses a function.
 type UseKind string
 
+// Ways in which the host uses a function.
 const (
-	// UseAddress: a network interface has an IP address.
-	UseAddress UseKind = "address"
-	// UseRoute: routes lead over it.
-	UseRoute UseKind = "route"
-	// UseDefaultRoute: a default route leads over it.
-	UseDefaultRoute UseKind = "default-route"
-	// UseSession: who runs this program is logged in over it.
-	UseSession UseKind = "session"
-	// UseEnslaved: it is a port of a bond, bridge, team or the like.
-	UseEnslaved UseKind = "enslaved"
-	// UseUpper: VLANs, macvlans or the like sit on it.
-	UseUpper UseKind = "upper"
-	// UseMount: a file system or disk is reached over it, or is on it.
-	UseMount UseKind = "mount"
-	// UseSwap: swap space is on it.
-	UseSwap UseKind = "swap"
+	UseAddress      UseKind = "address"       // a network interface has an IP address
+	UseRoute        UseKind = "route"         // routes lead over it
+	UseDefaultRoute UseKind = "default-route" // a default route leads over it
+	UseSession      UseKind = "session"       // who runs this program is logged in over it
+	UseEnslaved     UseKind = "enslaved"      // it is a port of a bond, bridge, team or the like
+	UseUpper        UseKind = "upper"         // VLANs, macvlans or the like sit on it
+	UseMount        UseKind = "mount"         // a file system or disk is reached over it, or is on it
+	UseSwap         UseKind = "swap"          // swap space is on it
 	// UseHidden: a driver of the kernel's has it and shows no interface here. It
 	// may be in another network namespace, where a container uses it.
 	UseHidden UseKind = "hidden"
 )
+
+// useTexts say a use in words: of a device, and its detail.
+var useTexts = map[UseKind]string{
+	UseAddress:      "%s has the address %s",
+	UseRoute:        "%s has a route to %s",
+	UseDefaultRoute: "%s carries the default route %s",
+	UseSession:      "%s carries the SSH session from %s",
+	UseEnslaved:     "%s belongs to the %s",
+	UseUpper:        "%s carries the %s",
+	UseMount:        "%s carries %s",
+	UseSwap:         "%s holds swap space%s",
+	UseHidden:       "%s%s",
+}
 
 // Use is one way in which the host uses a function.
 type Use struct {
@@ -45,27 +51,7 @@ type Use struct {
 func (u Use) CutsOff() bool { return u.Kind == UseDefaultRoute || u.Kind == UseSession }
 
 // String says it in words.
-func (u Use) String() string {
-	switch u.Kind {
-	case UseAddress:
-		return fmt.Sprintf("%s has the address %s", u.Device, u.Detail)
-	case UseRoute:
-		return fmt.Sprintf("%s has a route to %s", u.Device, u.Detail)
-	case UseDefaultRoute:
-		return fmt.Sprintf("%s carries the default route %s", u.Device, u.Detail)
-	case UseSession:
-		return fmt.Sprintf("%s carries the SSH session from %s", u.Device, u.Detail)
-	case UseEnslaved:
-		return fmt.Sprintf("%s belongs to the %s", u.Device, u.Detail)
-	case UseUpper:
-		return fmt.Sprintf("%s carries the %s", u.Device, u.Detail)
-	case UseMount:
-		return fmt.Sprintf("%s carries %s", u.Device, u.Detail)
-	case UseSwap:
-		return fmt.Sprintf("%s holds swap space", u.Device)
-	}
-	return u.Detail
-}
+func (u Use) String() string { return fmt.Sprintf(useTexts[u.Kind], u.Device, u.Detail) }
 
 // Uses lists how the host uses a function, nothing if it does not. What cannot
 // be seen from here is not in it: other network and mount namespaces, ZFS pools,
@@ -73,14 +59,15 @@ func (u Use) String() string {
 // the host is not this one. If some of it cannot be read, that is an error.
 func Uses(r Root, f Function) ([]Use, error) {
 	uses, err := networkUses(r, f)
+	if err == nil {
+		var disks []Use
+		disks, err = diskUses(r, f.Address)
+		uses = append(uses, disks...)
+	}
 	if err != nil {
 		return nil, &failure.Error{Op: "see how the host uses", Device: f.Address, Err: err}
 	}
-	disks, err := diskUses(r, f.Address)
-	if err != nil {
-		return nil, &failure.Error{Op: "see how the host uses", Device: f.Address, Err: err}
-	}
-	return append(uses, disks...), nil
+	return uses, nil
 }
 
 // passive drivers make no interface, so that none is missed.
@@ -152,10 +139,8 @@ func trafficUses(r Root, netdev string, routes []route, remotes []remote, logins
 		}
 	}
 	for _, m := range remotes {
-		for _, over := range outFor(routes, m.server) {
-			if over == netdev {
-				uses = append(uses, Use{UseMount, netdev, m.what})
-			}
+		if slices.Contains(outFor(routes, m.server), netdev) {
+			uses = append(uses, Use{UseMount, netdev, m.what})
 		}
 	}
 	return uses, nil

@@ -7,27 +7,10 @@ import (
 	"strings"
 )
 
-// ParseBytes reads a number of bytes such as 64, 4K, 1M or 2G; K is 1024. A B behind it
-// is allowed.
-func ParseBytes(s string) (int64, error) {
-	digits, shift := strings.TrimRight(strings.ToUpper(s), "B"), 0
-	for i, unit := range []string{"K", "M", "G", "T"} {
-		if d, ok := strings.CutSuffix(digits, unit); ok {
-			digits, shift = d, 10*(i+1)
-			break
-		}
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is not a number such as 64, 4K or 1M", s)
-	}
-	return n << shift, nil
-}
-
 // Bytes is a flag with a number of bytes.
 type Bytes int64
 
-// String has the number as ParseBytes reads it, in the largest unit without a fraction.
+// String has the number as Set reads it, in the largest unit without a fraction.
 func (b Bytes) String() string {
 	n := int64(b)
 	for i, unit := range []string{"T", "G", "M", "K"} {
@@ -38,13 +21,21 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Set reads the flag's value.
+// Set reads a number of bytes such as 64, 4K, 1M or 2G; K is 1024. A B behind it is allowed.
 func (b *Bytes) Set(s string) error {
-	n, err := ParseBytes(s)
-	if err == nil {
-		*b = Bytes(n)
+	digits, shift := strings.TrimRight(strings.ToUpper(s), "B"), 0
+	for i, unit := range []string{"K", "M", "G", "T"} {
+		if d, ok := strings.CutSuffix(digits, unit); ok {
+			digits, shift = d, 10*(i+1)
+			break
+		}
 	}
-	return err
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return fmt.Errorf("%q is not a number such as 64, 4K or 1M", s)
+	}
+	*b = Bytes(n << shift)
+	return nil
 }
 
 // Type is the value's name in help.

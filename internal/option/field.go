@@ -183,13 +183,9 @@ func (f Field) inRange(v reflect.Value) bool {
 
 // bound reads a bound of a range.
 func bound(of reflect.Type, text string) reflect.Value {
-	v := reflect.New(of)
-	if s, ok := v.Interface().(setter); ok {
-		_ = s.Set(text) // the tests have read it
-	} else {
-		_ = parse(v.Elem(), text)
-	}
-	return v.Elem()
+	v := reflect.New(of).Elem()
+	_ = Field{To: v}.read(v, text) // the tests have read it
+	return v
 }
 
 // compare compares numbers of one type. What is not a number, as NaN, is less than all.

@@ -3,7 +3,7 @@ package passedfd
 import (
 	"errors"
 	"io"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -101,71 +101,40 @@ func Full() bool {
 }
 
 // Sockets of ours do not wait behind what others have passed.
-var files, sockets closes
+var files, sockets = newCloses(), newCloses()
 
 // closes are those that have not ended.
 type closes struct {
-	mu      sync.Mutex
-	queue   []job
-	running int // goroutines
-	held    int // descriptors
-	// stuck: a caller has waited for Timeout in vain, and no close has ended
-	// since.
-	stuck bool
+	running chan struct{} // as many as may wait in the kernel
+	held    atomic.Int64  // descriptors
+	// stuck: a caller has waited for Timeout in vain, and no close has ended since.
+	stuck atomic.Bool
 }
 
-// job closes n descriptors.
-type job struct {
-	n    int
-	run  func()
-	done chan struct{}
-}
+func newCloses() *closes { return &closes{running: make(chan struct{}, maxClosers)} }
 
-func (c *closes) full() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held >= maxHeld
-}
+func (c *closes) full() bool { return c.held.Load() >= maxHeld }
 
-// do runs a job, and waits for its end if that comes soon.
+// do runs what closes n descriptors, and waits for its end if that comes soon.
 func (c *closes) do(n int, run func()) {
-	j := job{n, run, make(chan struct{})}
-	c.mu.Lock()
-	c.queue = append(c.queue, j)
-	c.held += n
-	if c.running < maxClosers {
-		c.running++
-		go c.work()
-	}
-	stuck := c.stuck
-	c.mu.Unlock()
-	if stuck {
+	c.held.Add(int64(n))
+	done := make(chan struct{})
+	go func() {
+		c.running <- struct{}{}
+		run()
+		close(done)
+		c.held.Add(-int64(n))
+		c.stuck.Store(false)
+		<-c.running
+	}()
+	if c.stuck.Load() {
 		return
 	}
 	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
-	case <-j.done:
+	case <-done:
 	case <-timer.C:
-		c.mu.Lock()
-		c.stuck = true
-		c.mu.Unlock()
+		c.stuck.Store(true)
 	}
-}
-
-// work runs jobs until there are none.
-func (c *closes) work() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.queue) > 0 {
-		j := c.queue[0]
-		c.queue = c.queue[1:]
-		c.mu.Unlock()
-		j.run()
-		close(j.done)
-		c.mu.Lock()
-		c.held -= j.n
-		c.stuck = false
-	}
-	c.running--
 }

@@ -99,7 +99,7 @@ func begin(line string) (*Case, error) {
 	c := &Case{Name: name}
 	rest = " " + rest
 	for _, m := range values.FindAllStringSubmatch(rest, -1) {
-		c.variables = append(c.variables, variable{m[1], expand(strings.Split(m[2], ","))})
+		c.variables = append(c.variables, variable{m[1], Span(m[2])})
 	}
 	if !is || name == "" || strings.TrimSpace(values.ReplaceAllString(rest, "")) != "" {
 		return nil, fmt.Errorf("%q is not: case NAME, with KEY=(VALUE,VALUE) for each of its variables", line)
@@ -135,23 +135,6 @@ func (c *Case) Run(run func(name string, play Play) (out string, ran bool)) (out
 		}
 	})
 	return describe(outcomes, c.variables), all
-}
-
-// expand writes ranges of numbers such as 0..9 out.
-func expand(values []string) (all []string) {
-	for _, v := range values {
-		from, to, isRange := strings.Cut(v, "..")
-		first, err := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if !isRange || err != nil || err2 != nil {
-			all = append(all, v)
-			continue
-		}
-		for n := first; n <= last; n++ {
-			all = append(all, strconv.Itoa(n))
-		}
-	}
-	return all
 }
 
 // parse reads the lines of a case. A block of ways is one line, which is the name of a variable.

@@ -149,23 +149,20 @@ const maxLoan = 1 << 31
 // unix.Munmap gives it back.
 func (c *Client) Borrow(ctx context.Context, command string, into any) (memory []byte, err error) {
 	fds, err := c.ask(ctx, command, into)
-	if err == nil && len(fds) == 1 {
-		memory, err = mapLoan(fds[0])
-	}
-	if err == nil && len(fds) > 1 {
-		err = errProtocol
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %s: %w", c.Path, command, err)
+	if err == nil && len(fds) > 0 {
+		if memory, err = mapLoan(fds); err != nil {
+			err = fmt.Errorf("%s: %s: %w", c.Path, command, err)
+		}
 	}
 	return memory, errors.Join(err, passedfd.Close(fds...))
 }
 
 // mapLoan maps memory that its owner cannot take away.
-func mapLoan(fd int) ([]byte, error) {
+func mapLoan(fds []int) ([]byte, error) {
 	var s unix.Stat_t
+	fd := fds[0]
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&unix.F_SEAL_SHRINK == 0 || unix.Fstat(fd, &s) != nil || s.Size <= 0 || s.Size > maxLoan {
+	if len(fds) > 1 || err != nil || seals&unix.F_SEAL_SHRINK == 0 || unix.Fstat(fd, &s) != nil || s.Size <= 0 || s.Size > maxLoan {
 		return nil, fmt.Errorf("%w: what it lends is not memory of a fixed size", errProtocol)
 	}
 	memory, err := unix.Mmap(fd, 0, int(s.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

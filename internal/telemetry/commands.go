@@ -2,24 +2,26 @@ package telemetry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// builtIn are the commands of every server; those of sources stand below /trapeze/.
-var builtIn = []struct{ name, help string }{
-	{"/", "Lists the commands. Takes no parameters."},
-	{"/info", "Says which program this is. Takes no parameters."},
-	{"/help", "Says what a command does. Parameters: string command."},
-	{"/ethdev/list", "Lists the ports, which are the NICs. Takes no parameters."},
-	{"/ethdev/info", "Says what a port is. Parameters: int port."},
-	{"/ethdev/stats", "Returns the common counters of a port. Parameters: int port."},
-	{"/ethdev/xstats", "Returns all counters of a port. Parameters: int port, optional hide_zero=true."},
-	{"/ethdev/link_status", "Says whether the link of a port is up. Parameters: int port."},
-	{"/ethdev/macs", "Lists the MAC addresses of a port. Parameters: int port."},
+// builtIn has the help of the commands of every server; those of sources stand below /trapeze/.
+var builtIn = map[string]string{
+	"/":                   "Lists the commands. Takes no parameters.",
+	"/info":               "Says which program this is. Takes no parameters.",
+	"/help":               "Says what a command does. Parameters: string command.",
+	"/ethdev/list":        "Lists the ports, which are the NICs. Takes no parameters.",
+	"/ethdev/info":        "Says what a port is. Parameters: int port.",
+	"/ethdev/stats":       "Returns the common counters of a port. Parameters: int port.",
+	"/ethdev/xstats":      "Returns all counters of a port. Parameters: int port, optional hide_zero=true.",
+	"/ethdev/link_status": "Says whether the link of a port is up. Parameters: int port.",
+	"/ethdev/macs":        "Lists the MAC addresses of a port. Parameters: int port.",
 }
 
 const ours = "/trapeze/"
@@ -60,7 +62,7 @@ func encode(v any) []byte {
 func (r *registry) value(ctx context.Context, command, parameters string, g greeting) any {
 	switch command {
 	case "/":
-		return r.names()
+		return slices.Sorted(maps.Keys(r.commands()))
 	case "/info":
 		return g
 	case "/help":
@@ -71,26 +73,27 @@ func (r *registry) value(ctx context.Context, command, parameters string, g gree
 	if name, ok := strings.CutPrefix(command, ours); ok {
 		return r.own(ctx, name, parameters)
 	}
-	if _, ok := strings.CutPrefix(command, "/ethdev/"); ok {
+	if strings.HasPrefix(command, "/ethdev/") {
 		return r.ethdev(command, parameters)
 	}
 	return nil
 }
 
-// commands are those of all sources, each name once.
-func (r *registry) commands() (list []Command) {
+// commands are the names of all commands, each with its help. Of sources with the same name the first one counts.
+func (r *registry) commands() map[string]string {
+	all := maps.Clone(builtIn)
 	for _, port := range r.numbers() {
 		s := r.source(uint64(port))
 		if s == nil {
 			continue
 		}
 		for _, c := range s.Commands {
-			if !slices.ContainsFunc(list, func(have Command) bool { return have.Name == c.Name }) {
-				list = append(list, c)
+			if _, has := all[ours+c.Name]; !has {
+				all[ours+c.Name] = c.Help
 			}
 		}
 	}
-	return list
+	return all
 }
 
 // command is that of a name of the source with a port number; nil if there is none.
@@ -103,32 +106,11 @@ func (r *registry) command(port uint64, name string) *Command {
 	return nil
 }
 
-func (r *registry) names() []string {
-	var list []string
-	for _, c := range builtIn {
-		list = append(list, c.name)
-	}
-	for _, c := range r.commands() {
-		list = append(list, ours+c.Name)
-	}
-	slices.Sort(list)
-	return list
-}
-
 // help answers /help: without a parameter, about itself.
 func (r *registry) help(command string) any {
-	if command == "" {
-		command = "/help"
-	}
-	for _, c := range builtIn {
-		if c.name == command {
-			return map[string]string{command: c.help}
-		}
-	}
-	for _, c := range r.commands() {
-		if ours+c.Name == command {
-			return map[string]string{command: c.Help}
-		}
+	command = cmp.Or(command, "/help")
+	if text, ok := r.commands()[command]; ok {
+		return map[string]string{command: text}
 	}
 	return nil
 }

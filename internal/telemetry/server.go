@@ -152,8 +152,8 @@ func (s *server) serve(c *unixsocket.Conn) {
 	if !s.write(c, encode(s.greeting), nil) {
 		return
 	}
-	var lent *Loan
-	defer func() { lent.end() }()
+	giveBack := func() {}
+	defer func() { giveBack() }()
 	request := make([]byte, maxInput)
 	for {
 		n, fds, cut, err := c.Receive(request, time.Now().Add(readTimeout))
@@ -163,19 +163,12 @@ func (s *server) serve(c *unixsocket.Conn) {
 		}
 		packet, loan := s.registry.answer(s.ctx, string(request[:n]), s.greeting)
 		if loan != nil {
-			lent.end()
-			lent = loan
+			giveBack()
+			giveBack = loan.End
 		}
 		if !s.write(c, packet, loan) {
 			return
 		}
-	}
-}
-
-// end ends a loan, if it is one.
-func (l *Loan) end() {
-	if l != nil {
-		l.End()
 	}
 }
 

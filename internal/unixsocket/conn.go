@@ -35,23 +35,30 @@ func NewConn(c *net.UnixConn) *Conn { return &Conn{UnixConn: c, control: passedf
 // TakeConn makes a connection of a descriptor that another process has passed: of a socket of a kind, such as
 // SOCK_SEQPACKET. It owns the descriptor, also if it fails. Errors wrap ErrConn, or are those of net.FileConn.
 func TakeConn(fd, kind int) (*net.UnixConn, error) {
-	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	domain, derr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil || derr != nil || got != kind || domain != unix.AF_UNIX {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil || domain != unix.AF_UNIX || !isSocket(fd, kind) {
 		_ = passedfd.Close(fd)
 		return nil, fmt.Errorf("descriptor %d: %w", fd, ErrConn)
 	}
-	unix.CloseOnExec(fd)
-	file := os.NewFile(uintptr(fd), "connection")
-	c, err := net.FileConn(file) // of a duplicate
-	if err := errors.Join(err, file.Close()); err != nil {
+	c, err := adopt(fd, net.FileConn)
+	if err != nil {
 		return nil, err
 	}
-	found, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(ErrConn, c.Close())
-	}
-	return found, nil
+	return c.(*net.UnixConn), nil
+}
+
+// isSocket reports whether a descriptor is a socket of a kind.
+func isSocket(fd, kind int) bool {
+	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil && got == kind
+}
+
+// adopt makes a connection or listener of a descriptor, in whose place comes a duplicate.
+func adopt[T any](fd int, from func(*os.File) (T, error)) (T, error) {
+	unix.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "socket")
+	made, err := from(file)
+	return made, errors.Join(err, file.Close())
 }
 
 // Send sends a message, with duplicates of descriptors. It fails if the peer has not taken all of it by a time.

@@ -2,7 +2,6 @@ package unixsocket
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"syscall"
@@ -20,17 +19,15 @@ var ErrKind = errors.New("not a UNIX stream socket that listens")
 // ErrKind or an errno.
 func Passed(fd int) (*Listener, error) {
 	// Anything else may be a descriptor that this process has opened itself.
-	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	if err != nil {
+	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
-	unix.CloseOnExec(fd)
-	file := os.NewFile(uintptr(fd), "listener")
-	if err := checkListening(fd, kind); err != nil {
-		return nil, errors.Join(err, file.Close())
+	// A listener can be made of others too, but not used.
+	if listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || listens == 0 || !isSocket(fd, unix.SOCK_STREAM) {
+		return nil, errors.Join(ErrKind, os.NewSyscallError("close", unix.Close(fd)))
 	}
-	l, err := net.FileListener(file) // of a duplicate
-	if err := errors.Join(err, file.Close()); err != nil {
+	l, err := adopt(fd, net.FileListener)
+	if err != nil {
 		return nil, err
 	}
 	ours, ok := l.(*net.UnixListener)
@@ -39,21 +36,6 @@ func Passed(fd int) (*Listener, error) {
 	}
 	ours.SetUnlinkOnClose(false)
 	return Own(ours), nil
-}
-
-// checkListening refuses sockets that a listener can be made of, but not used.
-func checkListening(fd, kind int) error {
-	if kind != unix.SOCK_STREAM {
-		return fmt.Errorf("%w: ListenStream= makes one", ErrKind)
-	}
-	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
-	if err != nil {
-		return os.NewSyscallError("getsockopt", err)
-	}
-	if listening == 0 {
-		return fmt.Errorf("%w: use Accept=no", ErrKind)
-	}
-	return nil
 }
 
 // Removes reports whether Close removes the socket's path.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" // registers itself with http.DefaultServeMux
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,13 +34,7 @@ func (r *run) observe(c *cobra.Command) error {
 	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() { // a profile shows the memory of the command
 		return errors.Join(option.Errorf("--pprof %s can be reached from other hosts: use 127.0.0.1", r.observed.Address), l.Close())
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	r.profiles = &http.Server{Handler: command.OwnHost("", mux), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 14}
+	r.profiles = &http.Server{Handler: command.OwnHost("", http.DefaultServeMux), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 14}
 	go func() { _ = r.profiles.Serve(l) }() // until the command has ended
 	r.Note("profiles are at http://%s/debug/pprof/", l.Addr())
 	return nil
