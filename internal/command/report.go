@@ -115,14 +115,13 @@ func writeValue(w io.Writer, indent, key string, v reflect.Value) {
 
 // writeList writes elements: in a line, in a table below their keys, or, of those that hold more, below each other.
 func writeList(w io.Writer, indent, key string, v reflect.Value) {
+	if words, are := words(v); are && len(words) > 0 {
+		fmt.Fprintf(w, "%s%s\t%s\n", indent, key, strings.Join(words, ", "))
+		return
+	}
 	var rows [][]string // the keys first
-	var words []string
 	for i := range v.Len() {
 		e := held(v.Index(i))
-		if text, is := scalar(e); is {
-			words = append(words, text)
-			continue
-		}
 		keys, texts, flat := cells(e)
 		if !flat {
 			fmt.Fprintf(w, "%s%s\n", indent, strings.TrimSpace(fmt.Sprint(key, " ", i)))
@@ -133,9 +132,6 @@ func writeList(w io.Writer, indent, key string, v reflect.Value) {
 			rows = append(rows, keys)
 		}
 		rows = append(rows, texts)
-	}
-	if words != nil {
-		fmt.Fprintf(w, "%s%s\t%s\n", indent, key, strings.Join(words, ", "))
 	}
 	if rows != nil && key != "" {
 		fmt.Fprintf(w, "%s%s\n", indent, key)
@@ -160,13 +156,9 @@ func cells(v reflect.Value) (keys, texts []string, flat bool) {
 			return nil, nil, false
 		}
 		if !is {
-			var words []string
-			for i := range f.of.Len() {
-				word, is := scalar(held(f.of.Index(i)))
-				if !is {
-					return nil, nil, false
-				}
-				words = append(words, word)
+			words, are := words(f.of)
+			if !are {
+				return nil, nil, false
 			}
 			text = strings.Join(words, ",")
 		}
@@ -176,6 +168,18 @@ func cells(v reflect.Value) (keys, texts []string, flat bool) {
 		keys, texts = append(keys, f.key), append(texts, text)
 	}
 	return keys, texts, true
+}
+
+// words are the texts of the elements of a list, unless one has parts.
+func words(v reflect.Value) (texts []string, are bool) {
+	for i := range v.Len() {
+		text, is := scalar(held(v.Index(i)))
+		if !is {
+			return nil, false
+		}
+		texts = append(texts, text)
+	}
+	return texts, true
 }
 
 // Word is the text of a value that has no parts, and a line where there is none.

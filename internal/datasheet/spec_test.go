@@ -101,25 +101,20 @@ func checkSpec(text string, src *source) []string {
 	return problems
 }
 
-// names returns the text of a constant of the types that have one.
+// nameOf is the text of a constant of a type that has one.
+func nameOf[T interface {
+	~uint8 | ~uint16 | ~uint32 | ~int
+	fmt.Stringer
+}](v uint64) string {
+	return strings.TrimPrefix(T(v).String(), "not done, ")
+}
+
+// names are those types.
 var names = map[string]func(v uint64) string{
-	"Opcode":         func(v uint64) string { return Opcode(v).String() },
-	"Result":         func(v uint64) string { return Result(v).String() },
-	"EventCode":      func(v uint64) string { return EventCode(v).String() },
-	"FrameType":      func(v uint64) string { return FrameType(v).String() },
-	"Kind":           func(v uint64) string { return Kind(v).String() },
-	"Reliability":    func(v uint64) string { return Reliability(v).String() },
-	"State":          func(v uint64) string { return State(v).String() },
-	"DMAEngine":      func(v uint64) string { return DMAEngine(v).String() },
-	"DMAState":       func(v uint64) string { return DMAState(v).String() },
-	"DMAPolicy":      func(v uint64) string { return DMAPolicy(v).String() },
-	"ProcessorState": func(v uint64) string { return ProcessorState(v).String() },
-	"ProcessorFault": func(v uint64) string { return ProcessorFault(v).String() },
-	"MailboxResult":  func(v uint64) string { return MailboxResult(v).String() },
-	"Counter":        func(v uint64) string { return Counter(v).String() },
-	"Status": func(v uint64) string {
-		return strings.TrimPrefix(Status(v).String(), "not done, ")
-	},
+	"Opcode": nameOf[Opcode], "Result": nameOf[Result], "EventCode": nameOf[EventCode], "FrameType": nameOf[FrameType], "Kind": nameOf[Kind],
+	"Reliability": nameOf[Reliability], "State": nameOf[State], "DMAEngine": nameOf[DMAEngine], "DMAState": nameOf[DMAState],
+	"DMAPolicy": nameOf[DMAPolicy], "ProcessorState": nameOf[ProcessorState], "ProcessorFault": nameOf[ProcessorFault],
+	"MailboxResult": nameOf[MailboxResult], "Counter": nameOf[Counter], "Status": nameOf[Status],
 }
 
 // checkConstants compares tables with a Constant column: each constant of the

@@ -96,13 +96,12 @@ func Families(stats any, vis bool) []*Family {
 
 // counterFamily is that of a counter of NICs.
 func counterFamily(v telemetry.Value) *Family {
-	key := v.Name()
-	f := &Family{Name: "trapeze_nic_" + key, Help: v.Help, Type: Gauge, Labels: labels}
+	f := &Family{Name: "trapeze_nic_" + v.Name, Help: v.Help, Type: Gauge, Labels: labels}
 	if !v.Gauge {
 		f.Name, f.Type = f.Name+"_total", Counter
 	}
 	f.Each = ofNICs(func(n *nic, emit func(Value)) {
-		if c, ok := n.counters[key]; ok {
+		if c, ok := n.counters[v.Name]; ok {
 			emit(Value{Labels: n.labels, Number: float64(c)})
 		}
 	})

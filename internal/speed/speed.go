@@ -29,8 +29,11 @@ const (
 // of 2, 4 and 8 KiB these were the best with frames of 64 KiB.
 const DefaultBurst = 8192
 
-// ParseRate reads bytes per second in MinRate..MaxRate, such as 100M; a K is 1000.
-func ParseRate(v string) (int64, error) {
+// Rate is bytes per second, as an option.
+type Rate int64
+
+// Set reads bytes per second in MinRate..MaxRate, such as 100M; a K is 1000.
+func (r *Rate) Set(v string) error {
 	digits, size := v, int64(1)
 	for i, unit := range []string{"K", "M", "G"} {
 		if rest, ok := strings.CutSuffix(v, unit); ok {
@@ -39,19 +42,10 @@ func ParseRate(v string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > MaxRate/size || n*size < MinRate {
-		return 0, fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", MinRate, MaxRate)
+		return fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", MinRate, MaxRate)
 	}
-	return n * size, nil
-}
-
-// Rate is bytes per second, as an option.
-type Rate int64
-
-// Set reads what ParseRate does.
-func (r *Rate) Set(v string) error {
-	n, err := ParseRate(v)
-	*r = Rate(n)
-	return err
+	*r = Rate(n * size)
+	return nil
 }
 
 // Path is a way for bytes that has a speed. The zero value takes no time.

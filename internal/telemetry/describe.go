@@ -19,28 +19,9 @@ type Counter struct {
 // Value is one counter with its value.
 type Value struct {
 	*Counter
-	// Parts are the structs around the field, from the outside in.
-	Parts []Part
+	// Name is the key behind those of the structs around the field, as in queues_0_received_frames.
+	Name  string
 	Value uint64
-}
-
-// Part is a struct within one of counters.
-type Part struct {
-	Key string
-	// Index is that of an element of a slice, -1 of a struct that is no element.
-	Index int
-}
-
-// Name is the key behind those of the parts, as in queues_0_received_frames.
-func (v Value) Name() string {
-	var b strings.Builder
-	for _, p := range v.Parts {
-		b.WriteString(p.Key + "_")
-		if p.Index >= 0 {
-			b.WriteString(strconv.Itoa(p.Index) + "_")
-		}
-	}
-	return b.String() + v.Key
 }
 
 // field is a described field of a type: a counter, or a struct, pointer or slice of structs.
@@ -76,9 +57,10 @@ func fields(t reflect.Type) []field {
 
 // Values returns the counters of a struct whose fields have the tags json, help, unit and kind;
 // none of anything else.
-func Values(stats any) []Value { return appendValues(nil, nil, reflect.ValueOf(stats)) }
+func Values(stats any) []Value { return appendValues(nil, "", reflect.ValueOf(stats)) }
 
-func appendValues(list []Value, parts []Part, v reflect.Value) []Value {
+// appendValues lists the counters of a value, whose names begin with prefix.
+func appendValues(list []Value, prefix string, v reflect.Value) []Value {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
 			return list
@@ -91,24 +73,24 @@ func appendValues(list []Value, parts []Part, v reflect.Value) []Value {
 	of := fields(v.Type())
 	for i := range of {
 		f, value := &of[i], v.Field(of[i].index)
-		within := func(index int) []Part { return append(parts[:len(parts):len(parts)], Part{f.Key, index}) }
+		name := prefix + f.Key
 		switch value.Kind() {
 		case reflect.Uint64, reflect.Uint32:
-			list = append(list, Value{&f.Counter, parts, value.Uint()})
+			list = append(list, Value{&f.Counter, name, value.Uint()})
 		case reflect.Int64:
-			list = append(list, Value{&f.Counter, parts, uint64(max(value.Int(), 0))})
+			list = append(list, Value{&f.Counter, name, uint64(max(value.Int(), 0))})
 		case reflect.Slice, reflect.Array:
 			for j := range value.Len() {
-				list = appendValues(list, within(j), value.Index(j))
+				list = appendValues(list, name+"_"+strconv.Itoa(j)+"_", value.Index(j))
 			}
 		default:
 			if value.CanAddr() {
 				if count, atomic := value.Addr().Interface().(interface{ Load() uint64 }); atomic {
-					list = append(list, Value{&f.Counter, parts, count.Load()})
+					list = append(list, Value{&f.Counter, name, count.Load()})
 					continue
 				}
 			}
-			list = appendValues(list, within(-1), value)
+			list = appendValues(list, name+"_", value)
 		}
 	}
 	return list

@@ -161,7 +161,7 @@ type Capture struct {
 func Counts(stats any) map[string]uint64 {
 	m := map[string]uint64{}
 	for _, v := range Values(stats) {
-		m[v.Name()] = v.Value
+		m[v.Name] = v.Value
 	}
 	return m
 }

@@ -25,7 +25,7 @@ import (
 func TestValues(t *testing.T) {
 	got := map[string]uint64{}
 	for _, v := range telemetry.Values(&counters{Frames: 7, Level: 2, Queues: []queue{{0}, {9}}}) {
-		got[v.Name()] = v.Value
+		got[v.Name] = v.Value
 		if v.Help == "" || v.Unit != "frames" || v.Gauge != (v.Key == "level") {
 			t.Errorf("%+v", v)
 		}

@@ -82,7 +82,8 @@ func (r *recorder) watchAt(address string, receives bool, nic *via.NIC) error {
 	// Of another device than an emulated one these say nothing, and of that they are right.
 	r.setup.Burst, _ = strconv.Atoi(a.Options.Get("burst"))
 	r.setup.Buffers, _ = strconv.Atoi(a.Options.Get("buffers"))
-	rate, _ := speed.ParseRate(a.Options.Get("rate"))
+	var rate speed.Rate
+	_ = rate.Set(a.Options.Get("rate"))
 	delay, _ := time.ParseDuration(a.Options.Get("delay"))
 	r.setup.Rate, r.setup.Delay = float64(rate), units.Microseconds(delay)
 	return r.watch(receives, nic)
