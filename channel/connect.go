@@ -7,7 +7,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -97,11 +96,7 @@ func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err e
 
 // Listener takes connections of channels at one name of a NIC. A client that does not answer
 // delays no other. Its methods may be called from several goroutines.
-type Listener struct {
-	nic *via.NIC
-	at  via.Address
-	l   *listening.Listener[*driver.NIC, *driver.Connection, *Channel]
-}
+type Listener = driver.Listener[*Channel]
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
 // closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. The
@@ -114,18 +109,10 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 	if o.PageSize != 0 && !isPage(o.PageSize) {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "PageSize is %d: pages have 4096, 8192 or 16384 bytes", o.PageSize)
 	}
-	if len(name) > via.MaxDiscriminator {
-		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
-	}
-	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
-	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Channel]{NIC: nic.NIC, Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
+	return driver.Listen(nic.NIC, name, driver.ListenConfig[*Channel]{
 		Connect: func(ctx context.Context, request *driver.Connection) (*Channel, error) {
 			return accept(ctx, nic, o, request)
 		}, Close: (*Channel).Close})
-	if err != nil {
-		return nil, err
-	}
-	return &Listener{nic: nic, at: at, l: l}, nil
 }
 
 // accept opens the channel for a client's request.
@@ -147,18 +134,3 @@ func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connec
 	}
 	return c, nil
 }
-
-// Accept waits for the next connection. It fails with net.ErrClosed once the listener is closed,
-// and with the NIC's error if that fails.
-func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
-	if ctx == nil {
-		return nil, refuse(l.nic, "accept", via.ErrInvalidParameter, "the context is nil: pass context.Background() to wait without limit")
-	}
-	return l.l.Accept(ctx)
-}
-
-// Address returns the address to dial.
-func (l *Listener) Address() via.Address { return l.at }
-
-// Close ends the listening, and the connections that wait for Accept. Accepted connections go on.
-func (l *Listener) Close() error { return l.l.Close() }

@@ -13,7 +13,6 @@ import (
 	"github.com/trapeze-nic/trapeze/driver/internal/dma"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/failure"
-	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -60,7 +59,7 @@ var (
 	// ErrInUse: something else still needs the object.
 	ErrInUse = descriptors.ErrResource.Finer("still in use")
 	// ErrAddressInUse: another listener of the NIC has the name. Its code is ErrResource.
-	ErrAddressInUse = listening.ErrInUse
+	ErrAddressInUse = descriptors.ErrResource.Finer("address in use")
 	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
 	ErrCQTooSmall = descriptors.ErrResource.Finer("completion queue is too small for its work queues")
 	// ErrCQOverrun: the device lost completions because the CQ was full.
@@ -198,13 +197,11 @@ func codeOf(err error) descriptors.Code {
 		return descriptors.ErrDevice
 	case is(err, context.DeadlineExceeded):
 		return descriptors.ErrTimeout
-	case is(err, listening.ErrLimit):
-		return descriptors.ErrReject
-	case is(err, vfio.ErrBadAddress, vfio.ErrUnknownScheme, listening.ErrOption):
+	case is(err, vfio.ErrBadAddress, vfio.ErrUnknownScheme):
 		return descriptors.ErrInvalidParameter
 	case is(err, vfio.ErrNotSupported):
 		return descriptors.ErrNotSupported
-	case is(err, listening.ErrInUse, vfio.ErrNoDMAMemory, vfio.ErrNoIOVA, syscall.ENOMEM, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE):
+	case is(err, vfio.ErrNoDMAMemory, vfio.ErrNoIOVA, syscall.ENOMEM, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE):
 		return descriptors.ErrResource
 	}
 	return 0

@@ -97,6 +97,8 @@ type NIC struct {
 	keys   atomic.Uint32 // of VIs, given out so far
 	giving atomic.Bool   // a command is being given to the device, see adminInterrupt
 
+	listeners sync.Map // those that are open, by name
+
 	// endpoints finds an endpoint by its number, without a lock.
 	endpoints []atomic.Pointer[endpoint]
 	// living are those that there are, in a slice that is replaced, with mu held, and not

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -37,11 +36,7 @@ func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*
 
 // Listener takes connections of rings at one name of a NIC. A client that does not answer
 // delays no other. Its methods may be called from several goroutines.
-type Listener struct {
-	nic *via.NIC
-	at  via.Address
-	l   *listening.Listener[*driver.NIC, *driver.Connection, *Ring]
-}
+type Listener = driver.Listener[*Ring]
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
 // closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name.
@@ -55,12 +50,8 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(name) > via.MaxDiscriminator {
-		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "", "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
-	}
 	open := options.MaxPayload == 0
-	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
-	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Ring]{NIC: nic.NIC, Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
+	return driver.Listen(nic.NIC, name, driver.ListenConfig[*Ring]{
 		Connect: func(ctx context.Context, request *driver.Connection) (*Ring, error) {
 			mine := o
 			if theirs := int(request.Remote.MaxTransfer) - MessageSize; open && theirs <= mostAsked {
@@ -71,10 +62,6 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 			}
 			return accept(ctx, nic, mine, request)
 		}, Close: (*Ring).Close})
-	if err != nil {
-		return nil, err
-	}
-	return &Listener{nic: nic, at: at, l: l}, nil
 }
 
 // accept sets up the ring for a client's request.
@@ -95,19 +82,3 @@ func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connec
 	}
 	return r, nil
 }
-
-// Accept waits for the next connection. It fails with net.ErrClosed once the listener is
-// closed, and with the NIC's error if that fails.
-func (l *Listener) Accept(ctx context.Context) (*Ring, error) {
-	if ctx == nil {
-		return nil, refuse(l.nic, "accept", via.ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
-	}
-	return l.l.Accept(ctx)
-}
-
-// Address returns the address to dial.
-func (l *Listener) Address() via.Address { return l.at }
-
-// Close ends the listening, and the connections that wait for Accept. Accepted connections go
-// on.
-func (l *Listener) Close() error { return l.l.Close() }

@@ -6,7 +6,6 @@ import (
 	"net"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/listening"
 )
 
 // ListenOptions are choices of Listen. The zero value is good.
@@ -29,7 +28,7 @@ type ListenOptions struct {
 }
 
 // DefaultBacklog is the backlog of a Listener if nothing else is said.
-const DefaultBacklog = listening.DefaultBacklog
+const DefaultBacklog = driver.DefaultBacklog
 
 // mostBuffered is the size of a connection's buffers in bytes, for each direction, if the
 // listener does not say. One message may have twice that.
@@ -37,22 +36,14 @@ const mostBuffered = 8 << 20
 
 // Listener takes connections at one name of a NIC. A client that does not answer keeps no
 // other from being connected. Its methods may be called from several goroutines.
-type Listener struct {
-	nic *NIC
-	at  Address
-	l   *listening.Listener[*driver.NIC, *Connection, *Conn]
-}
+type Listener struct{ *driver.Listener[*Conn] }
 
 // Listen takes connections at name, 0 to MaxDiscriminator bytes of the application's
 // choice, until the listener is closed. It fails with ErrAddressInUse if another listener
 // of the NIC has the name, and with ErrInvalidParameter, which names the field, for
 // options out of their range.
 func Listen(n *NIC, name string, o ListenOptions) (*Listener, error) {
-	const op = "listen"
-	if err := n.check(context.Background(), op); err != nil {
-		return nil, err
-	}
-	if err := n.checkDiscriminator(op, name); err != nil {
+	if err := n.check(context.Background(), "listen"); err != nil {
 		return nil, err
 	}
 	options := o.Conn
@@ -60,18 +51,18 @@ func Listen(n *NIC, name string, o ListenOptions) (*Listener, error) {
 		options = anyReliable
 	}
 	at := Address{MAC: n.Query().Address, Discriminator: name}
-	c := listening.Config[*driver.NIC, *Connection, *Conn]{NIC: n.NIC, Name: name, Address: at, Backlog: o.Backlog, MaxBacklog: n.Query().MaxVIs, Limit: o.Limit,
+	c := driver.ListenConfig[*Conn]{Backlog: o.Backlog, Limit: o.Limit, Close: (*Conn).Close,
 		Connect: func(ctx context.Context, request *Connection) (*Conn, error) {
 			return n.connect(ctx, request, at, options)
-		}, Close: (*Conn).Close}
+		}}
 	if o.Refused != nil {
 		c.Refused = func(request *Connection, err error) { o.Refused(request.Remote, err) }
 	}
-	l, err := listening.Listen(c)
+	l, err := driver.Listen(n.NIC, name, c)
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{nic: n, at: at, l: l}, nil
+	return &Listener{l}, nil
 }
 
 func anyReliable(r Remote) (ConnOptions, error) {
@@ -106,23 +97,6 @@ func (n *NIC) connect(ctx context.Context, request *Connection, at Address, opti
 	}
 	return c, nil
 }
-
-// Accept waits for the next connection. It fails with ErrClosed once the listener is
-// closed, and with what is wrong with the NIC.
-func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	const op = "accept"
-	if err := l.nic.check(ctx, op); err != nil {
-		return nil, err
-	}
-	return l.l.Accept(ctx)
-}
-
-// Address to dial.
-func (l *Listener) Address() Address { return l.at }
-
-// Close ends the listening, and the connections that wait for Accept. Those that were
-// accepted go on. Closing again does nothing.
-func (l *Listener) Close() error { return l.l.Close() }
 
 // Streams is the listener as a net.Listener, whose connections are Streams. Only
 // reliable connections should be accepted: others are closed.
