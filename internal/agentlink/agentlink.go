@@ -164,9 +164,6 @@ func New(c *net.UnixConn) *Conn { return &Conn{unixsocket.NewConn(c)} }
 // Interrupt has Send and Receive fail with os.ErrDeadlineExceeded from now on, until Continue.
 func (c *Conn) Interrupt() { c.Conn.Interrupt(true) }
 
-// Socket returns the connection, which stays that of c.
-func (c *Conn) Socket() *net.UnixConn { return c.UnixConn }
-
 // Send sends a message, with descriptors unless they are negative.
 func (c *Conn) Send(m Message, fds ...int) error {
 	body, err := json.Marshal(m)

@@ -66,7 +66,7 @@ func TestAsk(t *testing.T) {
 			return c.Send(agentlink.Message{Kind: agentlink.List}, int(os.Stdin.Fd()))
 		}, agentlink.ErrMessage},
 		"it says nothing that can be read": {func(c *agentlink.Conn) error {
-			_, err := c.Socket().Write([]byte{0, 0, 0, 1, '{'})
+			_, err := c.UnixConn.Write([]byte{0, 0, 0, 1, '{'})
 			return err
 		}, agentlink.ErrMessage},
 		"it says nothing": {func(*agentlink.Conn) error {

@@ -110,11 +110,3 @@ func TestCatchAllocatesNothing(t *testing.T) {
 	f := func() { n++ }
 	should.Be(t, testing.AllocsPerRun(100, func() { _ = buserror.Catch(f) }), 0, "allocations")
 }
-
-func BenchmarkCatch(b *testing.B) {
-	n := 0
-	f := func() { n++ }
-	for b.Loop() {
-		must.OK(b, buserror.Catch(f))
-	}
-}

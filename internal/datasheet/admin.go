@@ -231,8 +231,13 @@ type Discriminator struct {
 	Data [MaxDiscriminator]byte
 }
 
-// CommandBody is implemented by the bodies of commands.
-type CommandBody interface{ commandBody() }
+// CommandBody is the body of a command.
+type CommandBody interface {
+	PtagBody | RegisterMemoryBody | MemoryBody | CreateCQBody | CQBody | CreateEndpointBody | EndpointBody | ConnectWaitBody | ConnectAcceptBody |
+		ConnectRejectBody | ConnectRequestBody | AbortBody | SetPayloadBody | ModifyEndpointBody | ModifyMemoryBody | ResizeCQBody
+}
 
-// ReplyBody is implemented by the bodies of replies and events.
-type ReplyBody interface{ replyBody() }
+// ReplyBody is the body of a reply or an event.
+type ReplyBody interface {
+	PtagBody | RegionReply | CQBody | ResizeCQReply | EndpointCreated | EndpointReply | ConnectionReply | ConnectedReply | Event
+}

@@ -338,29 +338,3 @@ func (e Event) DetailText() string {
 	}
 	return fmt.Sprint(e.Detail)
 }
-
-func (PtagBody) commandBody()           {}
-func (RegisterMemoryBody) commandBody() {}
-func (MemoryBody) commandBody()         {}
-func (CreateCQBody) commandBody()       {}
-func (CQBody) commandBody()             {}
-func (CreateEndpointBody) commandBody() {}
-func (EndpointBody) commandBody()       {}
-func (ConnectWaitBody) commandBody()    {}
-func (ConnectAcceptBody) commandBody()  {}
-func (ConnectRejectBody) commandBody()  {}
-func (ConnectRequestBody) commandBody() {}
-func (AbortBody) commandBody()          {}
-func (SetPayloadBody) commandBody()     {}
-func (ModifyEndpointBody) commandBody() {}
-func (ModifyMemoryBody) commandBody()   {}
-func (ResizeCQBody) commandBody()       {}
-
-func (PtagBody) replyBody()        {}
-func (CQBody) replyBody()          {}
-func (ResizeCQReply) replyBody()   {}
-func (EndpointCreated) replyBody() {}
-func (EndpointReply) replyBody()   {}
-func (ConnectionReply) replyBody() {}
-func (ConnectedReply) replyBody()  {}
-func (Event) replyBody()           {}

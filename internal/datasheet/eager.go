@@ -41,8 +41,6 @@ type RegionReply struct {
 	_         [3]uint8
 }
 
-func (RegionReply) replyBody() {}
-
 // Eager is where an eager region lies in blocks.
 type Eager struct {
 	// Lead counts the bytes of the first block before the region.

@@ -15,33 +15,20 @@ func TestProcessorArrays(t *testing.T) {
 	for _, r := range ProcessorRegisters() {
 		found[r.Name] = r
 	}
-	arrays := []struct {
-		format           string
-		elements, stride uint32
-		bytes            uint32 // of the field that the array holds
-	}{
-		{"PROC_DIGEST_%d", 8, 4, 32}, {"PROC_NAME_%d", 8, 4, 32},
-		{"PROC_VERSION_%d", 4, 4, 16}, {"PROC_BUILD_ID_%d", 5, 4, 20},
-	}
+	type array struct{ elements, stride uint32 }
+	// Those of four bytes each hold fields of 32, 32, 16 and 20 bytes.
+	arrays := map[string]array{"PROC_DIGEST_%d": {32 / 4, 4}, "PROC_NAME_%d": {32 / 4, 4}, "PROC_VERSION_%d": {16 / 4, 4}, "PROC_BUILD_ID_%d": {20 / 4, 4}}
 	for _, n := range []string{"RUNS_LOW", "RUNS_HIGH", "FAULTS_LOW", "FAULTS_HIGH", "WORST_CASE", "INSTALLED"} {
-		arrays = append(arrays, struct {
-			format                  string
-			elements, stride, bytes uint32
-		}{"HOOK_%d_" + n, ImageHookCount, ProcessorHookSize, 0})
+		arrays["HOOK_%d_"+n] = array{ImageHookCount, ProcessorHookSize}
 	}
-	for _, a := range arrays {
-		if a.bytes != 0 && a.elements*4 != a.bytes {
-			t.Errorf("%s: %d registers for %d bytes", a.format, a.elements, a.bytes)
-		}
-		first := found[fmt.Sprintf(a.format, 0)]
+	for format, a := range arrays {
+		want := found[fmt.Sprintf(format, 0)]
 		for i := range a.elements {
-			want := first
-			want.Name, want.Offset = fmt.Sprintf(a.format, i), first.Offset+a.stride*i
-			if got, ok := found[want.Name]; !ok || got != want {
-				t.Errorf("%s is %+v, want %+v", want.Name, got, want)
-			}
+			want.Name = fmt.Sprintf(format, i)
+			should.Be(t, found[want.Name], want)
+			want.Offset += a.stride
 		}
-		if r, ok := found[fmt.Sprintf(a.format, a.elements)]; ok {
+		if r, ok := found[fmt.Sprintf(format, a.elements)]; ok {
 			t.Errorf("%s is one too many", r.Name)
 		}
 	}

@@ -94,7 +94,7 @@ func checkSpec(text string, src *source) []string {
 	checkConstants(tables, src, problem)
 	checkLayouts(tables, src, problem)
 	checkRegisters(tables, problem)
-	checkCommands(tables, problem)
+	checkCommands(tables, src, problem)
 	if want := fmt.Sprintf("`% x`", EtherType[:]); !strings.Contains(text, want) {
 		problem("EtherType %s is not mentioned", want)
 	}
@@ -208,6 +208,9 @@ func checkLayouts(tables []table, src *source, problem func(string, ...any)) {
 			continue
 		}
 		typ := reflect.TypeOf(v)
+		if c, ok := src.constants[sizeConstant(name)]; ok && c.value.ExactString() != m[2] {
+			problem("line %d: %s says that %s takes %s bytes", t.line, c.name, name, c.value)
+		}
 		if size := strconv.Itoa(int(typ.Size())); m[2] != size {
 			problem("line %d: %s takes %s bytes, not %s", t.line, name, size, m[2])
 		}
@@ -238,6 +241,14 @@ func checkLayouts(tables []table, src *source, problem func(string, ...any)) {
 			problem("layout %s is missing in the tests' list", name)
 		}
 	}
+}
+
+// sizeConstant is the name of the constant with the size of a layout, if there is one.
+func sizeConstant(layout string) string {
+	if layout == "Command" {
+		layout = "AdminEntry"
+	}
+	return layout + "Size"
 }
 
 // laterElement matches registers of arrays, but not those of element 0.
@@ -290,34 +301,25 @@ func checkRegisters(tables []table, problem func(string, ...any)) {
 
 // checkCommands checks that the bodies in the table of commands are bodies, and
 // that every body is used.
-func checkCommands(tables []table, problem func(string, ...any)) {
-	unused := map[string]map[string]bool{"Body": {}, "Reply": {}}
-	for name, v := range layouts {
-		if _, ok := v.(CommandBody); ok {
-			unused["Body"][name] = true
-		}
-		if _, ok := v.(ReplyBody); ok && name != "Event" {
-			unused["Reply"][name] = true
-		}
-	}
-	roles := map[string]map[string]bool{"Body": maps.Clone(unused["Body"]), "Reply": maps.Clone(unused["Reply"])}
-	for _, t := range tables {
-		if !t.has("Constant", "Body", "Reply") {
-			continue
-		}
-		for _, r := range t.rows {
-			for _, role := range []string{"Body", "Reply"} {
+func checkCommands(tables []table, src *source, problem func(string, ...any)) {
+	roles := map[string][]string{"Body": src.bodies, "Reply": slices.DeleteFunc(slices.Clone(src.replies), func(name string) bool { return name == "Event" })}
+	for role, bodies := range roles {
+		used := map[string]bool{}
+		for _, t := range tables {
+			if !t.has("Constant", "Body", "Reply") {
+				continue
+			}
+			for _, r := range t.rows {
 				name := r.cells[role]
-				if name != "-" && !roles[role][name] {
+				if used[name] = true; name != "-" && !slices.Contains(bodies, name) {
 					problem("line %d: %s is no %s", r.line, name, strings.ToLower(role))
 				}
-				delete(unused[role], name)
 			}
 		}
-	}
-	for role, left := range unused {
-		for name := range left {
-			problem("no command has the %s %s", strings.ToLower(role), name)
+		for _, name := range bodies {
+			if !used[name] {
+				problem("no command has the %s %s", strings.ToLower(role), name)
+			}
 		}
 	}
 }
@@ -334,6 +336,8 @@ type declaration struct {
 type source struct {
 	constants map[string]declaration
 	layouts   []string // names of structs that start with structs.HostLayout
+	// bodies and replies are the names of those that CommandBody and ReplyBody allow.
+	bodies, replies []string
 }
 
 // loadSource reads the package in the current directory, without its tests. It
@@ -387,5 +391,11 @@ func readSource() (*source, error) {
 		}
 	}
 	slices.Sort(s.layouts)
+	for role, names := range map[string]*[]string{"CommandBody": &s.bodies, "ReplyBody": &s.replies} {
+		union := pkg.Scope().Lookup(role).Type().Underlying().(*types.Interface).EmbeddedType(0).(*types.Union)
+		for i := range union.Len() {
+			*names = append(*names, union.Term(i).Type().(*types.Named).Obj().Name())
+		}
+	}
 	return s, nil
 }

@@ -95,57 +95,47 @@ func TestBindAndUnbind(t *testing.T) {
 	}
 }
 
+// TestUnbindOtherwise: what the kernel makes of a function that was bound at boot, or whose driver is not its choice.
 func TestUnbindOtherwise(t *testing.T) {
-	t.Run("the driver that it had is not the kernel's choice", func(t *testing.T) {
-		tree, kernel := idleNIC(t)
-		opts := hostpci.Options{Write: kernel.Write}
-		tree.Driver("other")
-		must.Get(hostpci.Bind(t.Context(), tree.Root(), nicAddress, opts))(t)
-		kernel.Natural[nicAddress] = "other"
-		got, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, opts)
-		if err != nil || driverOf(t, tree, nicAddress) != "ixgbe" {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
-	t.Run("bound at boot", func(t *testing.T) {
-		tree, kernel := idleNIC(t)
-		tree.Bind(nicAddress, "vfio-pci")
-		got, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
-		if err != nil || driverOf(t, tree, nicAddress) != "ixgbe" || got.Changes[0].After != "ixgbe" {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
-	t.Run("VFIO wants it again", func(t *testing.T) {
-		tree, kernel := idleNIC(t)
-		tree.Bind(nicAddress, "vfio-pci")
-		kernel.Natural[nicAddress] = "vfio-pci" // as with vfio-pci.ids
-		_, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
-		if !errors.Is(err, hostpci.ErrTakenBack) || !strings.Contains(err.Error(), "echo 1234 7250 > /sys/bus/pci/drivers/vfio-pci/remove_id") || driverOf(t, tree, nicAddress) != "vfio-pci" {
-			t.Error(err)
-		}
-	})
-	t.Run("nobody wants it", func(t *testing.T) {
-		tree, kernel := idleNIC(t)
-		tree.Bind(nicAddress, "vfio-pci")
-		kernel.Natural = nil
-		got, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
-		if err != nil || driverOf(t, tree, nicAddress) != "" || got.Changes[0].After != "" {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
-	t.Run("an override from boot is lifted", func(t *testing.T) {
-		tree, kernel := idleNIC(t)
-		tree.File(hostpcitest.Dir(nicAddress)+"/driver_override", "vfio-pci\n")
-		opts := hostpci.Options{Write: kernel.Write}
-		must.Get(hostpci.Bind(t.Context(), tree.Root(), nicAddress, opts))(t)
-		if _, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, opts); err != nil || driverOf(t, tree, nicAddress) != "ixgbe" {
-			t.Error(err)
-		}
-	})
+	bind := func(t *testing.T, tree *hostpcitest.Tree, kernel *hostpcitest.Kernel) {
+		must.Get(hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write}))(t)
+	}
+	atBoot := func(_ *testing.T, tree *hostpcitest.Tree, _ *hostpcitest.Kernel) { tree.Bind(nicAddress, "vfio-pci") }
+	for name, c := range map[string]struct {
+		bind    func(*testing.T, *hostpcitest.Tree, *hostpcitest.Kernel)
+		natural string // the kernel's choice
+		driver  string // that it has in the end
+		err     error
+	}{
+		"the driver that it had is not the kernel's choice": {bind, "other", "ixgbe", nil},
+		"bound at boot":       {atBoot, "ixgbe", "ixgbe", nil},
+		"VFIO wants it again": {atBoot, "vfio-pci", "vfio-pci", hostpci.ErrTakenBack}, // as with vfio-pci.ids
+		"nobody wants it":     {atBoot, "", "", nil},
+		"an override from boot is lifted": {func(t *testing.T, tree *hostpcitest.Tree, kernel *hostpcitest.Kernel) {
+			tree.File(hostpcitest.Dir(nicAddress)+"/driver_override", "vfio-pci\n")
+			bind(t, tree, kernel)
+		}, "ixgbe", "ixgbe", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree, kernel := idleNIC(t)
+			tree.Driver("other")
+			c.bind(t, tree, kernel)
+			if kernel.Natural[nicAddress] = c.natural; c.natural == "" {
+				kernel.Natural = nil
+			}
+			got, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
+			if !errors.Is(err, c.err) || driverOf(t, tree, nicAddress) != c.driver || err == nil && got.Changes[0].After != c.driver {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if err != nil {
+				should.Contain(t, err.Error(), "echo 1234 7250 > /sys/bus/pci/drivers/vfio-pci/remove_id", "no hint")
+			}
+		})
+	}
 	t.Run("its driver has been unloaded", func(t *testing.T) {
 		tree, kernel := idleNIC(t)
 		opts := hostpci.Options{Write: kernel.Write}
-		must.Get(hostpci.Bind(t.Context(), tree.Root(), nicAddress, opts))(t)
+		bind(t, tree, kernel)
 		tree.Remove("sys/bus/pci/drivers/ixgbe")
 		if _, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, opts); !errors.Is(err, hostpci.ErrNoDriver) || len(kernel.Writes()) != 3 {
 			t.Errorf("%v, %q", err, kernel.Writes())

@@ -105,22 +105,11 @@ func TestLetsOthersIn(t *testing.T) {
 }
 
 func BenchmarkMutex(b *testing.B) {
-	b.Run("hotlock", func(b *testing.B) {
-		var m hotlock.Mutex
-		n := 0
-		for b.Loop() {
-			m.Lock()
-			n++
-			m.Unlock()
-		}
-	})
-	b.Run("sync", func(b *testing.B) {
-		var m sync.Mutex
-		n := 0
-		for b.Loop() {
-			m.Lock()
-			n++
-			m.Unlock()
-		}
-	})
+	var m hotlock.Mutex
+	n := 0
+	for b.Loop() {
+		m.Lock()
+		n++
+		m.Unlock()
+	}
 }

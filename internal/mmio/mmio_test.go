@@ -122,11 +122,3 @@ func TestNoAllocation(t *testing.T) {
 		mmio.ToDevice()
 	}), 0, "allocations")
 }
-
-func BenchmarkDoorbell(b *testing.B) {
-	word := new(uint32)
-	for i := 0; b.Loop(); i++ {
-		mmio.ToDevice()
-		mmio.Write32(word, uint32(i))
-	}
-}

@@ -100,35 +100,30 @@ func Create(path string, mode fs.FileMode, replace bool) (*File, error) {
 
 // Write writes a whole file: Create, the content, and Commit.
 func Write(path string, mode fs.FileMode, replace bool, content []byte) error {
-	f, err := Create(path, mode, replace)
-	if err != nil {
-		return err
-	}
-	return f.whole(content, nil)
+	return write(path, mode, replace, content, false)
 }
 
 // Replace is Write in the place of a file that may stand there, with the permissions mode whatever
 // the umask is: other users read the files of a service.
 func Replace(path string, mode fs.FileMode, content []byte) error {
-	f, err := Create(path, mode, true)
+	return write(path, mode, true, content, true)
+}
+
+func write(path string, mode fs.FileMode, replace bool, content []byte, exact bool) error {
+	f, err := Create(path, mode, replace)
 	if err != nil {
 		return err
 	}
-	return f.whole(content, f.Chmod(mode.Perm()))
-}
-
-// whole writes the content and commits it, unless err says that something is wrong already.
-func (f *File) whole(content []byte, err error) error {
+	if exact {
+		err = f.Chmod(mode.Perm())
+	}
 	if err == nil {
 		_, err = f.Write(content)
 	}
 	if err == nil {
 		err = f.Commit()
 	}
-	if err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	return nil
+	return errors.Join(err, f.Discard())
 }
 
 // Commit makes the content durable and gives the file its name, in one step

@@ -28,26 +28,21 @@ func run(t *testing.T, style progress.Style, total int64, steps, n int) (out str
 	return out
 }
 
-func TestShortThingsShowNothing(t *testing.T) {
-	for _, s := range []progress.Style{progress.None, progress.Bar, progress.Plain} {
-		should.Be(t, run(t, s, 1e6, 9, 1e5), "", "style %v printed", s)
+// TestLines: what takes long shows a line a second and a last one, and what does not, or is not to be shown, nothing.
+func TestLines(t *testing.T) {
+	for _, c := range []struct {
+		style    progress.Style
+		total    int64
+		steps, n int
+		want     string
+	}{
+		{progress.None, 1e6, 9, 1e5, ""}, {progress.Bar, 1e6, 9, 1e5, ""}, {progress.Plain, 1e6, 9, 1e5, ""}, {progress.None, 4e6, 50, 1e5, ""},
+		{progress.Plain, 4e6, 25, 1e5, "sending: 1.0 of 4.0 MB (25 %), 1.0 MB/s\nsending: 2.0 of 4.0 MB (50 %), 1.0 MB/s\n" +
+			"sending: 2.5 of 4.0 MB (62 %), 1.0 MB/s\n"},
+		{progress.Plain, -1, 10, 2e5, "sending: 2.0 MB, 2.0 MB/s\nsending: 2.0 MB, 2.0 MB/s\n"},
+	} {
+		should.Be(t, run(t, c.style, c.total, c.steps, c.n), c.want, "%+v", c)
 	}
-}
-
-func TestPlain(t *testing.T) {
-	want := []string{
-		"sending: 1.0 of 4.0 MB (25 %), 1.0 MB/s",
-		"sending: 2.0 of 4.0 MB (50 %), 1.0 MB/s",
-		"sending: 2.5 of 4.0 MB (62 %), 1.0 MB/s",
-	}
-	got := strings.Split(strings.TrimSuffix(run(t, progress.Plain, 4e6, 25, 1e5), "\n"), "\n")
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestPlainOfUnknownLength(t *testing.T) {
-	should.Be(t, run(t, progress.Plain, -1, 10, 2e5), "sending: 2.0 MB, 2.0 MB/s\nsending: 2.0 MB, 2.0 MB/s\n")
 }
 
 func TestSteps(t *testing.T) {
@@ -73,10 +68,6 @@ func TestBarIsWipedOff(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestNothingMeansNothing(t *testing.T) {
-	should.Be(t, run(t, progress.None, 4e6, 50, 1e5), "", "printed")
 }
 
 // TestBarStaysOnItsLine: the longest line of hours and terabytes fits.

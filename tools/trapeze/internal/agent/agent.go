@@ -174,7 +174,7 @@ func (a *Agent) heard(uid uint32) {
 
 // answer answers a program. It returns the client that it is, nil if it is none.
 func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
-	who, err := identify(c.Socket())
+	who, err := identify(c.UnixConn)
 	var m agentlink.Message
 	fd := -1
 	if err == nil {
@@ -183,7 +183,7 @@ func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 		}
 		m, fd, err = c.Receive(time.Now().Add(firstMessage))
 		if err == nil {
-			who.inspect(c.Socket()) // within hears: it takes a thread
+			who.inspect(c.UnixConn) // within hears: it takes a thread
 		}
 		a.heard(who.uid)
 	}

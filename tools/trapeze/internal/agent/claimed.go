@@ -84,7 +84,7 @@ func (a *Agent) withdraw(ctx context.Context) {
 		for _, c := range held {
 			if _, there := claims[c.grant.Claim]; !there && err == nil {
 				a.log.Info("a claim was withdrawn", "claim", c.grant.Claim, "pid", c.who.pid)
-				_ = c.conn.Socket().CloseRead() // attend takes it for the client's end
+				_ = c.conn.UnixConn.CloseRead() // attend takes it for the client's end
 			}
 		}
 	}

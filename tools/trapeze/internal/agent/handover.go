@@ -146,7 +146,7 @@ func (h *handover) lend(l *client) error {
 	if err != nil {
 		return err
 	}
-	control, err := unixsocket.Duplicate(l.conn.Socket())
+	control, err := unixsocket.Duplicate(l.conn.UnixConn)
 	if err != nil {
 		agentlink.Drop(fds)
 		return err

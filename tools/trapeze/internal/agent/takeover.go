@@ -63,7 +63,7 @@ func TakeOver(ctx context.Context, c *Config, log *slog.Logger) (_ *Agent, _ *un
 
 // run takes the steps up to Over, behind which all is this agent's.
 func (t *takeover) run(ctx context.Context) error {
-	who, err := unixsocket.Peer(t.conn.Socket())
+	who, err := unixsocket.Peer(t.conn.UnixConn)
 	if err != nil {
 		return err
 	}
