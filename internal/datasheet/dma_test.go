@@ -77,13 +77,3 @@ func TestProgressThatIsBeingWritten(t *testing.T) {
 		t.Errorf("read %+v", got)
 	}
 }
-
-func TestDMARecordRoundTrip(t *testing.T) {
-	b := alignedBytes(2*DMARecordSize, 0)
-	r := &DMARecordsAt(b)[1]
-	r.Start, r.End, r.Packet, r.Bytes, r.Engine = 0x0102030405060708, 9, 10, 11, EngineHostRcv
-	r.Publish(CompletionPhase)
-	if b[32] != 8 || b[48] != 10 || b[52] != 11 || b[56] != 3 || b[60] != 1 || r.LoadFlags() != CompletionPhase {
-		t.Errorf("record is % x", b[32:])
-	}
-}

@@ -129,13 +129,3 @@ func TestLayoutsAreLittleEndian(t *testing.T) {
 		t.Errorf("event is % x", b)
 	}
 }
-
-func TestIndexRoundTrip(t *testing.T) {
-	b := alignedBytes(8, 4)
-	p := IndexAt(b)
-	StoreIndex(p, 0xfffffffe)
-	should.Be(t, LoadIndex(p), 0xfffffffe, "index")
-	if b[0] != 0xfe || b[4] != 0 {
-		t.Errorf("bytes are % x", b)
-	}
-}

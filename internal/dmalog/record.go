@@ -2,7 +2,7 @@
 // drawn: one record for each transfer of each engine, as a live device keeps them
 // in a ring and as the virtual-time model produces them.
 //
-// [Read] reads a log, and has an example. A live log comes from NIC.EnableDMALog of package
+// [Read] reads a log. A live log comes from NIC.EnableDMALog of package
 // via; 'trapeze-lab plot flow' draws one.
 //
 // A file holds one JSON object on each line:

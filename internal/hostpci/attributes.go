@@ -156,26 +156,18 @@ func readBARs(r Root, dir string) ([]BAR, error) {
 	var bars []BAR
 	lines := strings.Split(r.Optional(path.Join(dir, "resource")), "\n")
 	for i, line := range lines[:min(6, len(lines))] {
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
+		if line == "" {
 			continue
 		}
-		if len(fields) != 3 {
-			return nil, fmt.Errorf("resource: line %d: %q", i+1, line)
+		var start, end, flags uint64
+		if _, err := fmt.Sscan(line, &start, &end, &flags); err != nil {
+			return nil, fmt.Errorf("resource: line %d: %q: %w", i+1, line, err)
 		}
-		var v [3]uint64
-		for j, s := range fields {
-			n, err := strconv.ParseUint(s, 0, 64)
-			if err != nil {
-				return nil, fmt.Errorf("resource: line %d: %w", i+1, err)
-			}
-			v[j] = n
-		}
-		if v[2] == 0 || v[1] <= v[0] || v[1]-v[0] == 1<<64-1 {
+		if flags == 0 || end <= start || end-start == 1<<64-1 {
 			continue
 		}
-		bars = append(bars, BAR{Index: i, Address: v[0], Size: v[1] - v[0] + 1,
-			IO: v[2]&resourceIO != 0, Prefetchable: v[2]&resourcePrefetch != 0, Wide: v[2]&resourceWide != 0})
+		bars = append(bars, BAR{Index: i, Address: start, Size: end - start + 1,
+			IO: flags&resourceIO != 0, Prefetchable: flags&resourcePrefetch != 0, Wide: flags&resourceWide != 0})
 	}
 	return bars, nil
 }

@@ -110,12 +110,8 @@ func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err
 		case g.IOMMUGroup < 0 && !UnsafeMode(op.root):
 			return nil, op.fail(g.Address, ErrNoIOMMU, "turn the IOMMU on; trapeze doctor says how")
 		}
-		held, err := op.heldBy(g)
-		if err != nil {
-			return nil, op.fail(g.Address, err, "")
-		}
-		if held != nil && !op.opts.Force {
-			return nil, op.fail(g.Address, held, "end it first")
+		if err := op.mayDisturb(g, "end it first"); err != nil {
+			return nil, err
 		}
 		uses, err := Uses(op.root, g)
 		if err != nil && !op.opts.Force {
@@ -163,20 +159,23 @@ func UnsafeMode(r Root) bool {
 	return r.Optional("sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
 }
 
-// heldBy returns an ErrHeld if a process has the function open through VFIO.
-func (op *operation) heldBy(f Function) (held, err error) {
+// mayDisturb refuses, unless Force is set, a function that a process has open through VFIO.
+func (op *operation) mayDisturb(f Function, hint string) error {
 	if !IsVFIO(f.Driver) {
-		return nil, nil
+		return nil
 	}
 	nodes, err := f.Nodes(op.root)
 	if err != nil {
-		return nil, err
+		return op.fail(f.Address, err, "")
 	}
 	holders, err := Holders(op.root, nodes)
-	if err != nil || len(holders) == 0 {
-		return nil, err
+	switch {
+	case err != nil:
+		return op.fail(f.Address, err, "")
+	case len(holders) > 0 && !op.opts.Force:
+		return op.fail(f.Address, detailed(ErrHeld, holders), hint)
 	}
-	return detailed(ErrHeld, holders), nil
+	return nil
 }
 
 // take gives one function to VFIO.

@@ -42,26 +42,26 @@ func remember(r Root, f Function) error {
 	return outfile.Replace(r.Path(recordFile(f.Address)), 0o644, append(text, '\n'))
 }
 
-// recall reads what a function was bound to, and whether that is known.
-func recall(r Root, address string) (record, bool, error) {
-	var was record
+// recall reads what a function was bound to; nil if that is not known.
+func recall(r Root, address string) (*record, error) {
 	f, err := os.Open(r.Path(recordFile(address)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return was, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return was, false, err
+		return nil, err
 	}
 	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, 4096)).Decode(&was); err != nil {
-		return was, false, fmt.Errorf("%s: %w", recordFile(address), err)
+	was := &record{}
+	if err := json.NewDecoder(io.LimitReader(f, 4096)).Decode(was); err != nil {
+		return nil, fmt.Errorf("%s: %w", recordFile(address), err)
 	}
 	for _, name := range []string{was.Driver, was.Override} {
 		if name != "" && !driverName.MatchString(name) {
-			return record{}, false, fmt.Errorf("%s: %q is no name of a driver", recordFile(address), name)
+			return nil, fmt.Errorf("%s: %q is no name of a driver", recordFile(address), name)
 		}
 	}
-	return was, true, nil
+	return was, nil
 }
 
 func forget(r Root, address string) error {

@@ -42,9 +42,7 @@ func TestRollback(t *testing.T) {
 			if a, b := overrideOf(t, tree, nicAddress), overrideOf(t, tree, "0000:03:00.1"); a != "" || b != "ixgbe" {
 				t.Errorf("overrides %q and %q", a, b)
 			}
-			if list, err := hostpci.Records(tree.Root()); err != nil || len(list) != 0 {
-				t.Errorf("records %v, %v", list, err)
-			}
+			should.Same(t, records(t, tree), nil, "records")
 			if errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "sudo") {
 				t.Errorf("no hint: %v", err)
 			}
@@ -60,9 +58,7 @@ func TestRollback(t *testing.T) {
 			if !errors.Is(err, hostpci.ErrRolledBack) || driverOf(t, tree, nicAddress) != "vfio-pci" || overrideOf(t, tree, nicAddress) != "vfio-pci" {
 				t.Errorf("%v, bound to %q", err, driverOf(t, tree, nicAddress))
 			}
-			if list, err := hostpci.Records(tree.Root()); err != nil || len(list) != 1 {
-				t.Errorf("the record is gone: %v, %v", list, err)
-			}
+			should.Be(t, len(records(t, tree)), 1, "the record is gone")
 		})
 	}
 }
@@ -84,9 +80,7 @@ func TestRollbackFails(t *testing.T) {
 	if errors.Is(err, hostpci.ErrRolledBack) || !errors.Is(err, syscall.EINVAL) || !errors.Is(err, syscall.ENODEV) {
 		t.Errorf("%v does not name both failures", err)
 	}
-	if list, rerr := hostpci.Records(tree.Root()); rerr != nil || len(list) != 1 {
-		t.Errorf("what it was bound to is forgotten: %v, %v", list, rerr)
-	}
+	should.Be(t, len(records(t, tree)), 1, "what it was bound to is forgotten")
 }
 
 // TestStuck: a write that does not return ends with an error, and nothing is

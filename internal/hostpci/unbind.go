@@ -69,24 +69,17 @@ func Unbind(ctx context.Context, r Root, address string, o Options) (Result, err
 func (op *operation) mayGive(todo []Function) ([]*record, error) {
 	list := make([]*record, len(todo))
 	for i, g := range todo {
-		held, err := op.heldBy(g)
-		if err != nil {
-			return nil, op.fail(g.Address, err, "")
+		if err := op.mayDisturb(g, "end it first: the kernel waits for it"); err != nil {
+			return nil, err
 		}
-		if held != nil && !op.opts.Force {
-			return nil, op.fail(g.Address, held, "end it first: the kernel waits for it")
-		}
-		was, known, err := recall(op.root, g.Address)
+		was, err := recall(op.root, g.Address)
 		if err != nil {
 			return nil, op.fail(g.Address, err, "remove that file: the kernel then chooses the driver")
 		}
-		if !known {
-			continue
-		}
-		if was.Driver != "" && !op.opts.Force && !op.root.Exists(path.Join("sys/bus/pci/drivers", was.Driver)) {
+		if was != nil && was.Driver != "" && !op.opts.Force && !op.root.Exists(path.Join("sys/bus/pci/drivers", was.Driver)) {
 			return nil, op.fail(g.Address, fmt.Errorf("%w: %s, which had it before", ErrNoDriver, was.Driver), "load its module, or leave it without a driver with --force")
 		}
-		list[i] = &was
+		list[i] = was
 	}
 	return list, nil
 }
