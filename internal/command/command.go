@@ -3,16 +3,13 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 
 	"golang.org/x/term"
 
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 )
 
@@ -97,24 +94,6 @@ func (e *Env) Steps(what string, total int) *progress.Meter {
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// Listen opens the address of this host that a flag names, HOST:PORT. What is no such address is an
-// option.Error; that the host or the port cannot be had is not.
-func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		return nil, &option.Error{Option: flag, Value: address, Allowed: "HOST:PORT, as in 127.0.0.1:8080"}
-	}
-	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", address)
-	if err != nil {
-		err = fmt.Errorf("%s: %w: give another address or port", flag, err)
-	}
-	return l, err
 }
 
 // DeviceError is a device whose address is bad or that cannot be opened.

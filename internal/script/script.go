@@ -248,24 +248,20 @@ func (p *player) repeat(head []string, body string) {
 		p.out.WriteString("it is: repeat NAME COUNT { COMMANDS }\n")
 		return
 	}
-	all := p.out.String()
-	last, times := "", 0
-	flush := func() {
-		if all += last; times > 1 && last != "" {
-			all += fmt.Sprintf("  %d times\n", times)
-		}
-	}
+	var outs []string
 	for i := range count {
-		p.out.Reset()
-		p.line(strings.ReplaceAll(body, "$"+head[0], strconv.Itoa(i)))
-		if p.out.String() == last {
-			times++
-			continue
-		}
-		flush()
-		last, times = p.out.String(), 1
+		turn := player{do: p.do}
+		turn.line(strings.ReplaceAll(body, "$"+head[0], strconv.Itoa(i)))
+		outs = append(outs, turn.out.String())
 	}
-	flush()
-	p.out.Reset()
-	p.out.WriteString(all)
+	for len(outs) > 0 {
+		times := 1
+		for times < len(outs) && outs[times] == outs[0] {
+			times++
+		}
+		if p.out.WriteString(outs[0]); times > 1 && outs[0] != "" {
+			fmt.Fprintf(&p.out, "  %d times\n", times)
+		}
+		outs = outs[times:]
+	}
 }

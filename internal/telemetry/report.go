@@ -1,5 +1,7 @@
 package telemetry
 
+import "fmt"
+
 // Report says what a NIC is, how it does, and what it has counted: info --json prints it.
 type Report struct {
 	Address  string            `json:"address"`
@@ -123,6 +125,25 @@ type Program struct {
 	SlotBytes uint32        `json:"slot_bytes"`
 	ABI       string        `json:"abi"`
 	Hooks     []ProgramHook `json:"hooks"`
+}
+
+// String says in a line what runs.
+func (p *Program) String() string {
+	if p == nil {
+		return "none: the device has no NIC processor"
+	}
+	s := p.State
+	if p.Name != "" || p.Slot != nil {
+		slot := "none"
+		if p.Slot != nil {
+			slot = fmt.Sprint(*p.Slot)
+		}
+		s = fmt.Sprintf("%s, %s %s in slot %s", p.State, p.Name, p.Version, slot)
+	}
+	if p.Fault != "" {
+		s += " (" + p.Fault + ")"
+	}
+	return s
 }
 
 // ProgramHook has what a NIC says about one hook.
