@@ -74,13 +74,7 @@ func (l *dmaLog) next() (dmalog.Record, bool) {
 	}
 	l.consumer++
 	return dmalog.Record{
-		Packet: int(r.Packet), Engine: engines[r.Engine], Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
+		Packet: int(r.Packet), Engine: r.Engine, Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
 		Queued: int(flags & datasheet.DMARecordQueued >> 16), Buffer: int(flags & datasheet.DMARecordBuffer >> 1), Control: flags&datasheet.DMARecordControl != 0,
 	}, true
-}
-
-// engines are the device's engines by number, in the log's terms.
-var engines = [datasheet.DMAEngineCount]dmalog.Engine{
-	datasheet.EngineHostTx: dmalog.HostTx, datasheet.EngineNetTx: dmalog.NetTx,
-	datasheet.EngineNetRcv: dmalog.NetRcv, datasheet.EngineHostRcv: dmalog.HostRcv,
 }

@@ -60,7 +60,7 @@ internal/pump:
 	doorbell.go admin.go vector.go latency.go dmablock.go eager_attributes.go
 	nic.go attributes.go remote.go bars.go health.go watch.go interrupts.go stats.go channel_levels.go
 	leaving.go wait.go reset.go notices.go command.go program.go
-	ptag.go endpoint.go connect.go dial.go memory_unsafe.go eager.go regions.go memory.go eager_room.go
+	ptag.go endpoint.go connect.go dial.go listen.go memory_unsafe.go eager.go regions.go memory.go eager_room.go
 	register.go cache.go eager_post.go policy_set.go policy_state.go transfers.go
 	queue_state.go vi.go queue.go eager_tokens.go queue_take.go queue_end.go cq.go cq_ring.go
 	queue_post.go cq_notify.go cq_create.go cq_resize.go vi_queues.go vi_create.go vi_attributes.go vi_calls.go

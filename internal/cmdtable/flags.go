@@ -1,7 +1,6 @@
 package cmdtable
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -81,7 +80,7 @@ func (r *registration) flag(shorthand string, field option.Field) {
 	initial := get("default")
 	if initial != "" {
 		if err := field.Set(initial); err != nil {
-			panic(fmt.Sprintf("--%s: default %q: %v", field.Name, initial, err))
+			mistake("--%s: default %q: %v", field.Name, initial, err)
 		}
 		if field.To.Kind() == reflect.Slice {
 			initial = "[" + initial + "]"

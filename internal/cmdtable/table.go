@@ -109,7 +109,7 @@ func (t *Table) Family(name string, rows ...Row) *cobra.Command {
 func (t *Table) bare(name string, report any) *cobra.Command {
 	h, ok := t.help[name]
 	if !ok {
-		panic("no help for " + name)
+		mistake("no help for %s", name)
 	}
 	long := t.words.Replace(h.long)
 	if report != nil {
@@ -120,7 +120,7 @@ func (t *Table) bare(name string, report any) *cobra.Command {
 		long = strings.ReplaceAll(long, "{keys}", "JSON keys"+in+": "+Keys(report)+".")
 	}
 	if word := braces.FindString(long); word != "" {
-		panic(fmt.Sprintf("the help of %s has an unknown word: %s", name, word))
+		mistake("the help of %s has an unknown word: %s", name, word)
 	}
 	return &cobra.Command{Use: h.use[strings.LastIndex(name, " ")+1:], Short: h.short, Long: fill(long), Example: h.example}
 }
@@ -175,3 +175,6 @@ func arguments(use string) cobra.PositionalArgs {
 		return option.Errorf("%s takes %s, and was given %q", c.CommandPath(), names, args)
 	}
 }
+
+// mistake ends a program whose text or tags are not as they must be: no input makes them so.
+func mistake(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }

@@ -26,34 +26,27 @@ package dmalog
 import (
 	"errors"
 	"fmt"
+
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Engine is one of the four transfers that a message crosses.
-type Engine uint8
+type Engine = datasheet.DMAEngine
 
 // The engines in the order in which a message meets them.
 const (
-	HostTx  Engine = iota // host memory to NIC memory, sender's bus
-	NetTx                 // NIC memory to link
-	NetRcv                // link to NIC memory
-	HostRcv               // NIC memory to host memory, receiver's bus
-	Engines               // how many there are
+	HostTx  = datasheet.EngineHostTx  // host memory to NIC memory, sender's bus
+	NetTx   = datasheet.EngineNetTx   // NIC memory to link
+	NetRcv  = datasheet.EngineNetRcv  // link to NIC memory
+	HostRcv = datasheet.EngineHostRcv // NIC memory to host memory, receiver's bus
+	Engines = datasheet.DMAEngineCount
 )
-
-var names = [Engines]string{"hostTx", "netTx", "netRcv", "hostRcv"}
-
-func (e Engine) String() string {
-	if e < Engines {
-		return names[e]
-	}
-	return fmt.Sprintf("engine(%d)", uint8(e))
-}
 
 // ParseEngine returns the engine of that name.
 func ParseEngine(name string) (Engine, bool) {
-	for e, n := range names {
-		if n == name {
-			return Engine(e), true
+	for e := range Engines {
+		if e.String() == name {
+			return e, true
 		}
 	}
 	return 0, false
