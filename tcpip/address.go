@@ -145,21 +145,20 @@ func (r *routers) table() []gvisor.Route {
 	for _, p := range r.networks {
 		table = append(table, gvisor.Route{Destination: subnet(p), NIC: nic})
 	}
-	slices.SortStableFunc(table, func(a, b gvisor.Route) int { return b.Destination.Prefix() - a.Destination.Prefix() })
-	gateways := r.static
-	if r.leased.IsValid() {
-		gateways = append(slices.Clone(gateways), r.leased)
-	}
-	for _, g := range gateways {
+	for _, g := range append(slices.Clip(r.static), r.leased) {
 		to := header.IPv6EmptySubnet
 		if g.Is4() {
 			to = header.IPv4EmptySubnet
+		} else if !g.IsValid() {
+			continue // nothing is leased
 		}
 		table = append(table, gvisor.Route{Destination: to, Gateway: gvisor.AddrFromSlice(g.AsSlice()), NIC: nic})
 	}
 	linkLocal, _ := gvisor.NewSubnet(header.IPv6LinkLocalPrefix.Address, gvisor.MaskFromBytes(net.CIDRMask(header.IPv6LinkLocalPrefix.PrefixLen, 128)))
 	table = append(table, gvisor.Route{Destination: linkLocal, NIC: nic})
-	return append(table, r.found...)
+	table = append(table, r.found...)
+	slices.SortStableFunc(table, func(a, b gvisor.Route) int { return b.Destination.Prefix() - a.Destination.Prefix() })
+	return table
 }
 
 // subnet is a network in the stack's terms.
@@ -204,7 +203,6 @@ func (r *routers) find(route gvisor.Route, there bool) {
 	if there && len(r.found) < mostFound {
 		r.found = append(r.found, route)
 	}
-	slices.SortStableFunc(r.found, func(a, b gvisor.Route) int { return b.Destination.Prefix() - a.Destination.Prefix() })
 	r.writers.Go(r.write)
 }
 

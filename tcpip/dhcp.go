@@ -215,7 +215,6 @@ func (l *lease) send(m *dhcpv4.DHCPv4) {
 	p := stack.NewPacketBuffer(stack.PacketBufferOptions{ReserveHeaderBytes: header.EthernetMinimumSize, Payload: buffer.MakeWithData(b)})
 	defer p.DecRef()
 	p.NetworkProtocolNumber = header.IPv4ProtocolNumber
-	p.EgressRoute = stack.RouteInfo{}
 	p.EgressRoute.LocalLinkAddress, p.EgressRoute.RemoteLinkAddress = l.s.link.mac, header.EthernetBroadcastAddress
 	l.s.link.AddHeader(p)
 	var list stack.PacketBufferList

@@ -7,9 +7,9 @@
 //	s, err := tcpip.Open(ctx, "afxdp:eth0", tcpip.Config{Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}})
 //	client := http.Client{Transport: &http.Transport{DialContext: s.DialContext}}
 //
-// A goroutine for each queue of the port receives bursts of frames, joins segments of one flow and hands
-// them to the stack. It polls while frames come, and sleeps in the port's interrupt when none do. What is sent
-// goes out by the queue that the flow's hash names. Received bytes are copied once, from the port's
+// A goroutine for each queue of the port receives bursts of frames, joins segments of one flow, leaves out acknowledgements
+// that the next one includes, and hands the rest to the stack. It polls while frames come, and sleeps in the port's interrupt when
+// none do. What is sent goes out by the queue that the flow's hash names. Received bytes are copied once, from the port's
 // buffers to the stack's, and sent ones once, the other way.
 //
 // docs/tcpip.md says when that is worth it.

@@ -37,6 +37,7 @@ type Counters struct {
 	ReceivedBytes atomic.Uint64 `json:"received_bytes" help:"Bytes of the frames that the stack was given." unit:"bytes"`
 	Sent          atomic.Uint64 `json:"sent" help:"Frames that the port has taken." unit:"frames"`
 	SentBytes     atomic.Uint64 `json:"sent_bytes" help:"Bytes of the frames that the port has taken." unit:"bytes"`
+	Superseded    atomic.Uint64 `json:"superseded" help:"Received acknowledgements that the stack was not given, as the next frame acknowledged more." unit:"frames"`
 	Malformed     atomic.Uint64 `json:"malformed" help:"Received frames that are too short for their header, or not in a buffer of the pool." unit:"frames"`
 	NoBuffer      atomic.Uint64 `json:"no_buffer" help:"Frames that were not sent as the pool had no buffer." unit:"frames"`
 	RingFull      atomic.Uint64 `json:"ring_full" help:"Frames that found no room in the send ring." unit:"frames"`

@@ -47,7 +47,10 @@ func (q *queue) receive(ctx context.Context) error {
 			idle()
 			continue
 		}
-		if err := q.reclaim(); err != nil {
+		q.mu.Lock()
+		_, err = q.q.Unsent() // takes back the buffers of frames that have been sent
+		q.mu.Unlock()
+		if err != nil {
 			return err
 		}
 		if err := q.q.Wait(ctx); err != nil && ctx.Err() == nil {
@@ -58,20 +61,12 @@ func (q *queue) receive(ctx context.Context) error {
 	return nil
 }
 
-// reclaim takes back the buffers of frames that have been sent.
-func (q *queue) reclaim() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	_, err := q.q.Unsent()
-	return err
-}
-
 // deliver copies frames into buffers of the stack, joins the segments of a flow, and hands them over.
 func (q *queue) deliver(joined *gro.GRO, frames []ethernet.Frame) {
 	l := q.link
 	to := l.to.Load()
 	filter := l.filter.Load()
-	for _, f := range frames {
+	for i, f := range frames {
 		b := l.pool.Bytes(f)
 		if len(b) < header.EthernetMinimumSize || to == nil {
 			l.stats.Malformed.Add(1)
@@ -79,6 +74,10 @@ func (q *queue) deliver(joined *gro.GRO, frames []ethernet.Frame) {
 		}
 		l.seen(false, b)
 		if filter != nil && (*filter)(b) {
+			continue
+		}
+		if i+1 < len(frames) && superseded(b, l.pool.Bytes(frames[i+1])) {
+			l.stats.Superseded.Add(1)
 			continue
 		}
 		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(buffer.NewViewWithData(b))})

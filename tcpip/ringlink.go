@@ -1,6 +1,7 @@
 package tcpip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,10 +52,7 @@ type ringLink struct {
 // is the Stack's from then on, and must carry payloads of 8 KiB or more; on error the caller keeps it. The
 // configuration needs Addresses, and Config.MTU is RingMTU if zero.
 func OnRing(ctx context.Context, nic *via.NIC, r *ring.Ring, c Config) (*Stack, error) {
-	c.Queues, c.Buffers = 1, 1
-	if c.MTU == 0 {
-		c.MTU = RingMTU
-	}
+	c.Queues, c.Buffers, c.MTU = 1, 1, cmp.Or(c.MTU, RingMTU)
 	if len(c.Addresses) == 0 || r.MaxPayload() < RingPage || c.MTU > RingMTU {
 		return nil, fmt.Errorf("%w: over a ring a stack needs Addresses, payloads of %d bytes and an MTU of at most %d: there are %d addresses, %d bytes, and %d",
 			ErrConfig, RingPage, RingMTU, len(c.Addresses), r.MaxPayload(), c.MTU)

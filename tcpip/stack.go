@@ -1,6 +1,7 @@
 package tcpip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,21 +73,8 @@ func (c *Config) complete() error {
 	bad := func(name string, value any, allowed string) error {
 		return fmt.Errorf("%w: %s %v: %s", ErrConfig, name, value, allowed)
 	}
-	if c.MTU == 0 {
-		c.MTU = 1500
-	}
-	if c.Queues == 0 {
-		c.Queues = 1
-	}
-	if c.Buffers == 0 {
-		c.Buffers = c.Queues * poolBuffers
-	}
-	if c.Buffer == 0 {
-		c.Buffer = defaultBuffer
-	}
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
-	}
+	c.MTU, c.Queues, c.Buffer, c.Timeout = cmp.Or(c.MTU, 1500), cmp.Or(c.Queues, 1), cmp.Or(c.Buffer, defaultBuffer), cmp.Or(c.Timeout, defaultTimeout)
+	c.Buffers = cmp.Or(c.Buffers, c.Queues*poolBuffers)
 	least := header.IPv6MinimumMTU
 	if c.NoIPv6 {
 		least = ethernet.MinMTU

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"net"
 	"os"
 	"slices"
@@ -31,18 +32,15 @@ or the kernel's network with --kernel.`,
 	var listen string
 	l := &cobra.Command{Use: "listen", Short: "Be the other end of measurements", Args: cobra.NoArgs,
 		Example: "  trapeze-ip bench listen --device afxdp:eth0 --address 10.0.0.2/24",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			n, finish, err := o.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, finish()) }()
-			from, err := n.Listen("tcp", listen)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "listening at %s\n", from.Addr())
-			return accept(cmd.Context(), from, answer)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(cmd.Context(), func(n network) error {
+				from, err := n.Listen("tcp", listen)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(os.Stderr, "listening at %s\n", from.Addr())
+				return accept(cmd.Context(), from, answer)
+			})
 		}}
 	l.Flags().StringVar(&listen, "listen", ":5201", "address and port to listen at")
 	c.AddCommand(l, toCommand(o))
@@ -65,17 +63,15 @@ func toCommand(o *options) *cobra.Command {
 	var write, request int
 	c := &cobra.Command{Use: "to HOST:PORT", Short: "Measure to a host where bench listen runs", Args: cobra.ExactArgs(1),
 		Example: "  trapeze-ip bench to --device afxdp:eth0 --address 10.0.0.2/24 10.0.0.1:5201",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if request < 1 || request > 1<<mostLog2 || request&(request-1) != 0 || write < 1 || write > 16<<20 {
 				return fmt.Errorf("--request is a power of two, 1 to %d, --write 1 to %d bytes", 1<<mostLog2, 16<<20)
 			}
-			n, finish, err := o.open(cmd.Context())
-			if err != nil {
+			var r benchReport
+			if err := o.with(cmd.Context(), func(n network) (err error) {
+				r, err = measure(cmd.Context(), n, args[0], duration, write, request)
 				return err
-			}
-			defer func() { err = errors.Join(err, finish()) }()
-			r, err := measure(cmd.Context(), n, args[0], duration, write, request)
-			if err != nil {
+			}); err != nil {
 				return err
 			}
 			if asJSON {
@@ -172,13 +168,9 @@ func stream(ctx context.Context, n network, to string, d time.Duration, write in
 	return float64(arrived) / time.Since(began).Seconds() / 1e6, ctx.Err()
 }
 
-// replies returns the times of requests with their replies, at least one.
+// replies returns the times of requests, each of a power of two of bytes, with their replies, at least one.
 func replies(ctx context.Context, n network, to string, d time.Duration, size int) (times []time.Duration, err error) {
-	log2 := byte(0)
-	for 1<<log2 < size {
-		log2++
-	}
-	c, err := begin(ctx, n, to, replyTest, log2)
+	c, err := begin(ctx, n, to, replyTest, byte(bits.TrailingZeros(uint(size))))
 	if err != nil {
 		return nil, err
 	}

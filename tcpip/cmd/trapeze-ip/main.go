@@ -86,48 +86,45 @@ func (kernel) Listen(network, address string) (net.Listener, error) {
 	return net.Listen(network, address)
 }
 
-// open opens the NIC, or what stands for it. Call the function that it returns at the end.
-func (o *options) open(ctx context.Context) (network, func() error, error) {
+// with calls f with the NIC's stack, or with what --kernel puts in its place.
+func (o *options) with(ctx context.Context, f func(network) error) error {
 	if o.kernel {
-		return &kernel{}, func() error { return nil }, nil
+		return f(&kernel{})
 	}
-	s, finish, err := o.stack(ctx)
-	if err == nil && o.peer != "" {
-		return patient{s}, finish, nil
-	}
-	return s, finish, err
+	return o.withStack(ctx, func(s *tcpip.Stack) error {
+		if o.peer != "" {
+			return f(patient{s})
+		}
+		return f(s)
+	})
 }
 
-// stack opens the NIC. Call the function that it returns at the end.
-func (o *options) stack(ctx context.Context) (*tcpip.Stack, func() error, error) {
+// withStack opens the NIC and calls f with its stack.
+func (o *options) withStack(ctx context.Context, f func(*tcpip.Stack) error) error {
 	if o.device == "" {
-		return nil, nil, errors.New("--device is required: the port of a NIC, as afxdp:eth0")
+		return errors.New("--device is required: the port of a NIC, as afxdp:eth0")
 	}
 	c := tcpip.Config{MTU: o.mtu, Queues: o.queues, Gateways: addresses(o.gateway), DNS: addresses(o.dns)}
 	if o.address.IsValid() {
 		c.Addresses = []netip.Prefix{o.address}
 	}
 	if device, is := strings.CutPrefix(o.device, "ring:"); is {
-		return overRing(ctx, device, o.peer, c)
+		return overRing(ctx, device, o.peer, c, f)
 	}
 	s, err := tcpip.Open(ctx, o.device, c)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return s, s.Close, nil
+	return errors.Join(f(s), s.Close())
 }
 
-// overRing runs the stack over a ring of a Trapeze NIC.
-func overRing(ctx context.Context, device, peer string, c tcpip.Config) (_ *tcpip.Stack, _ func() error, err error) {
+// overRing calls f with a stack over a ring of a Trapeze NIC.
+func overRing(ctx context.Context, device, peer string, c tcpip.Config, f func(*tcpip.Stack) error) (err error) {
 	n, err := via.Open(ctx, device, via.Options{})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}()
+	defer func() { err = errors.Join(err, n.Close()) }()
 	o := ring.Options{Entries: 256, Reliability: via.ReliableDelivery}
 	var r *ring.Ring
 	if peer != "" {
@@ -141,14 +138,14 @@ func overRing(ctx context.Context, device, peer string, c tcpip.Config) (_ *tcpi
 		}
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	c.MTU = 0 // the ring's own
 	s, err := tcpip.OnRing(ctx, n, r, c)
 	if err != nil {
-		return nil, nil, errors.Join(err, r.Close())
+		return errors.Join(err, r.Close())
 	}
-	return s, func() error { return errors.Join(s.Close(), n.Close()) }, nil
+	return errors.Join(f(s), s.Close())
 }
 
 // patient are the functions of a stack whose other end may have begun a moment ago and not listen yet.
@@ -174,8 +171,7 @@ func addresses(all []net.IP) (list []netip.Addr) {
 
 // accept hands connections over, each to a goroutine, and closes them when take returns or ctx ends.
 func accept(ctx context.Context, l net.Listener, take func(net.Conn)) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var open sync.WaitGroup
 	defer open.Wait()
 	for {
@@ -188,8 +184,7 @@ func accept(ctx context.Context, l net.Listener, take func(net.Conn)) error {
 		}
 		open.Go(func() {
 			defer c.Close()
-			end := context.AfterFunc(ctx, func() { _ = c.Close() })
-			defer end()
+			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 			take(c)
 		})
 	}
@@ -199,45 +194,44 @@ func pingCommand(o *options) *cobra.Command {
 	var count, size int
 	c := &cobra.Command{Use: "ping HOST", Short: "Send echo requests", Args: cobra.ExactArgs(1),
 		Example: "  trapeze-ip ping --device afxdp:eth0 --address 10.0.0.2/24 --count 3 10.0.0.1",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			ctx := cmd.Context()
-			s, finish, err := o.stack(ctx)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, finish()) }()
-			to, err := netip.ParseAddr(args[0])
-			if err != nil {
-				all, err := s.Resolver().LookupNetIP(ctx, "ip", args[0])
-				if err != nil {
-					return err
-				}
-				to = all[0]
-			}
-			lost := 0
-			for n := range count {
-				one, cancel := context.WithTimeout(ctx, time.Second)
-				took, err := s.Ping(one, to, size)
-				cancel()
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if err != nil {
-					lost++
-					fmt.Printf("%d: %v\n", n+1, err)
-				} else {
-					fmt.Printf("%d: %d bytes from %s in %v\n", n+1, size, to, took.Round(time.Microsecond/10))
-				}
-				if n+1 < count {
-					time.Sleep(200 * time.Millisecond)
-				}
-			}
-			if lost == count {
-				return fmt.Errorf("%s does not answer", args[0])
-			}
-			return nil
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withStack(cmd.Context(), func(s *tcpip.Stack) error { return ping(cmd.Context(), s, args[0], count, size) })
 		}}
 	c.Flags().IntVar(&count, "count", 4, "echo requests")
 	c.Flags().IntVar(&size, "size", 56, "bytes of payload, 0 to 65000")
 	return c
+}
+
+// ping sends echo requests to a host, and prints what becomes of each.
+func ping(ctx context.Context, s *tcpip.Stack, host string, count, size int) error {
+	to, err := netip.ParseAddr(host)
+	if err != nil {
+		all, err := s.Resolver().LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return err
+		}
+		to = all[0]
+	}
+	lost := 0
+	for n := range count {
+		one, cancel := context.WithTimeout(ctx, time.Second)
+		took, err := s.Ping(one, to, size)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			lost++
+			fmt.Printf("%d: %v\n", n+1, err)
+		} else {
+			fmt.Printf("%d: %d bytes from %s in %v\n", n+1, size, to, took.Round(time.Microsecond/10))
+		}
+		if n+1 < count {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	if lost == count {
+		return fmt.Errorf("%s does not answer", host)
+	}
+	return nil
 }
