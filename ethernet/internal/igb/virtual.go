@@ -46,9 +46,12 @@ const (
 	messageLongest     = 5
 	messagePromiscuous = 6
 
+	messageToAll     = 0x100 // to all virtual functions: E1000_PF_CONTROL_MSG of Linux' igb
 	messageParameter = 16
 	messageGood      = 1 << 31
 	messageBad       = 1 << 30
+
+	mostAsked = 4 // times for one answer
 
 	mostGroups = 30 // of 16 bits each, behind the first word
 )
@@ -81,8 +84,18 @@ func (v *virtualFunction) lock(ctx context.Context, d *device) error {
 	})
 }
 
-// ask sends a message and returns the answer.
+// ask sends a message and returns the answer. When its link changes, the physical function says so to all virtual ones, in the place of an
+// answer that was there or is to come: then the message is sent again, which changes nothing.
 func (v *virtualFunction) ask(ctx context.Context, d *device, message ...uint32) (answer [3]uint32, err error) {
+	for range mostAsked {
+		if answer, err = v.askOnce(ctx, d, message...); err != nil || answer[0]&0xffff != messageToAll {
+			break
+		}
+	}
+	return answer, err
+}
+
+func (v *virtualFunction) askOnce(ctx context.Context, d *device, message ...uint32) (answer [3]uint32, err error) {
 	r := &d.regs
 	if err := v.lock(ctx, d); err != nil {
 		return answer, err

@@ -83,6 +83,7 @@ func TestVirtualRefuses(t *testing.T) {
 			}
 			return true
 		}), ethernet.ErrProtocol},
+		{"no answer but a message to all", answer(func(_, a *[16]uint32) bool { a[0] = 0x20000100; return true }), ethernet.ErrProtocol},
 		{"a group address", answer(func(_, a *[16]uint32) bool { a[1] |= 1; return true }), ethernet.ErrProtocol},
 		{"it allows no such length", answer(func(m, a *[16]uint32) bool {
 			if m[0] == 5 {
@@ -123,6 +124,28 @@ func TestVirtualRefuses(t *testing.T) {
 			should.Refuse(ethernet.New(contextFor(t), d, config(t, ethernet.Options{Timeout: soon})))(t, tt.want)
 		})
 	}
+}
+
+// TestVirtualMessageToAll: the physical function's link changes while a virtual one asks, and each answer gives way to
+// the message that says so, once. The port opens, and has its address.
+func TestVirtualMessageToAll(t *testing.T) {
+	d := newFake(t, fakeigb.Options{Device: virtual})
+	said := map[uint32]bool{}
+	d.OnMail = func(message [16]uint32) ([16]uint32, bool) {
+		kind := message[0] & 0xff
+		if !said[kind] {
+			said[kind] = true
+			return [16]uint32{0x20000100}, true
+		}
+		if kind == 1 {
+			copy(message[1:], []uint32{2, 0x100})
+		}
+		message[0] |= 1 << 31
+		return message, true
+	}
+	p := open(t, d, ethernet.Options{})
+	should.Be(t, p.MAC(), ethernet.MAC{2, 0, 0, 0, 0, 1})
+	should.Be(t, len(said), 4) // reset, length, address, groups
 }
 
 // TestVirtualWithoutAddress makes the physical function give none: the port makes one up.
