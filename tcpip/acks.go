@@ -29,7 +29,7 @@ func acknowledgement(b []byte) (t header.TCP, addresses []byte) {
 	switch four, six := header.IPv4(ip), header.IPv6(ip); {
 	case ip[0] == 0x45 && four.TransportProtocol() == header.TCPProtocolNumber && !four.More() && four.FragmentOffset() == 0:
 		t, addresses, size = header.TCP(ip[header.IPv4MinimumSize:]), ip[12:header.IPv4MinimumSize], int(four.TotalLength())-header.IPv4MinimumSize
-	case ip[0]>>4 == 6 && six.TransportProtocol() == header.TCPProtocolNumber:
+	case ip[0]>>4 == 6 && six.NextHeader() == uint8(header.TCPProtocolNumber):
 		t, addresses, size = header.TCP(ip[header.IPv6MinimumSize:]), ip[8:header.IPv6MinimumSize], int(six.PayloadLength())
 	}
 	if len(t) < max(size, header.TCPMinimumSize) || int(t.DataOffset()) != size || t.Flags() != header.TCPFlagAck ||
