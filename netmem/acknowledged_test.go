@@ -102,9 +102,7 @@ func TestAcknowledgedWhileAway(t *testing.T) {
 		tell(t, 2, storyPages, func(s *story) {
 			must.OK(s, s.fill(1))
 			s.plug(away, false)
-			if err := s.fill(2); err != nil {
-				s.Fatalf("with one of two servers: %v", err)
-			}
+			must.OK(s, s.fill(2)) // with one of two servers
 			s.plug(away, true)
 			s.wantAll("at once", 2)
 			s.wantComplete()
@@ -125,12 +123,11 @@ func TestNoStore(t *testing.T) {
 		cut := func(by int) { s.set(func() { s.cut[[2]string{"client", storeNode}] += by }) }
 		cut(1)
 		time.Sleep(lease)
-		if _, err := c.ReadAt(got, modelPage); !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNoStore) {
-			s.Errorf("a read without the store: %v", err)
-		}
-		if _, _, err := s.client(); !errors.Is(err, ErrNoStore) {
-			s.Errorf("a client without the store: %v", err)
-		}
+		_, err := c.ReadAt(got, modelPage)
+		should.Fail(s, err, ErrUnavailable, "a read without the store")
+		should.Fail(s, err, ErrNoStore, "a read without the store")
+		_, _, err = s.client()
+		should.Fail(s, err, ErrNoStore, "a client without the store")
 		cut(-1)
 		if _, err := c.ReadAt(got, 2*modelPage); err != nil || got[0] != 1 {
 			s.Errorf("with the store again: %d, %v", got[0], err)

@@ -3,8 +3,11 @@ package netmem_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // smallCache has room for 16 pages of 4 KiB.
@@ -86,13 +90,9 @@ func TestEdges(t *testing.T) {
 			t.Errorf("read at %d: %d, %v", off, n, err)
 		}
 	}
-	if n, err := c.ReadAt(b, -1); n != 0 || !errors.Is(err, netmem.ErrOutside) {
-		t.Errorf("%d, %v", n, err)
-	}
+	should.Refuse(c.ReadAt(b, -1))(t, netmem.ErrOutside)
 	for _, off := range []int64{-1, 8*4096 - 9, 1 << 62} {
-		if n, err := c.WriteAt(b, off); n != 0 || !errors.Is(err, netmem.ErrOutside) {
-			t.Errorf("write at %d: %d, %v", off, n, err)
-		}
+		should.Refuse(c.WriteAt(b, off))(t, netmem.ErrOutside, "write at %d", off)
 	}
 	should.Give(c.ReadAt(nil, 5))(t, 0)
 	r.close(c)
@@ -101,9 +101,7 @@ func TestEdges(t *testing.T) {
 	} {
 		should.Fail(t, err, net.ErrClosed, "%s after the end", what)
 	}
-	if err := c.Close(); err != nil {
-		t.Errorf("closed again: %v", err)
-	}
+	should.OK(t, c.Close())
 }
 
 func second(_ int, err error) error { return err }
@@ -128,9 +126,7 @@ func TestFull(t *testing.T) {
 	}
 	r.sync(c)
 	r.write(c, page, 20*4096)
-	if err := c.Sync(); !errors.Is(err, netmem.ErrFull) {
-		t.Fatalf("the ninth page: %v", err)
-	}
+	should.Fail(t, c.Sync(), netmem.ErrFull, "the ninth page")
 	c.Drop()
 	r.write(c, page[:100], 4096) // there is always room for a page that is there
 	should.Same(t, r.read(c, 8*4096, 0), bytes.Repeat(page, 8), "what was there is gone")
@@ -142,21 +138,20 @@ func TestOptions(t *testing.T) {
 	for name, o := range map[string]netmem.ServerOptions{
 		"Size": {}, "Page": {Size: 1, Page: 5000}, "Span": {Size: 1, Span: -1},
 	} {
-		if s, err := netmem.NewServer(t.Context(), r.far, o); !errors.Is(err, netmem.ErrOption) || !bytes.Contains([]byte(err.Error()), []byte(name)) {
-			t.Errorf("server, %s: open: %t, %v", name, s != nil, err)
-		}
+		_, err := netmem.NewServer(t.Context(), r.far, o)
+		should.Fail(t, err, netmem.ErrOption, "server, %s", name)
+		should.Contain(t, fmt.Sprint(err), name)
 	}
 	s := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
 	for name, o := range map[string]netmem.Options{
 		"Copies": {Copies: 2}, "Cache": {Cache: 1}, "Timeout": {Timeout: -1},
 	} {
-		if c, err := r.tryOpen(o, s); !errors.Is(err, netmem.ErrOption) || !bytes.Contains([]byte(err.Error()), []byte(name)) {
-			t.Errorf("client, %s: open: %t, %v", name, c != nil, err)
-		}
+		_, err := r.tryOpen(o, s)
+		should.Fail(t, err, netmem.ErrOption, "client, %s", name)
+		should.Contain(t, fmt.Sprint(err), name)
 	}
-	if _, err := netmem.Open(t.Context(), r.near, []string{s.Address().String(), s.Address().String() + "2"}, netmem.Options{Copies: 2}); !errors.Is(err, netmem.ErrOption) {
-		t.Errorf("copies without a store: %v", err)
-	}
+	two := []string{s.Address().String(), s.Address().String() + "2"}
+	should.Refuse(netmem.Open(t.Context(), r.near, two, netmem.Options{Copies: 2}))(t, netmem.ErrOption, "copies without a store")
 	should.Refuse(r.tryOpen(netmem.Options{}, s, s))(t, netmem.ErrOption, "one server twice")
 	should.Refuse(r.tryOpen(netmem.Options{}))(t, netmem.ErrOption, "no server")
 	other := r.serve(netmem.ServerOptions{Name: "b", Size: 2 << 20})
@@ -196,5 +191,34 @@ func TestManyGoroutines(t *testing.T) {
 	got := r.read(again, pages*page, 0)
 	for i, b := range got {
 		must.Be(t, b, byte(i%page/share<<4+2), "byte %d", i)
+	}
+}
+
+// TestAddresses: an address may be written in several ways, and stands for the same server; one
+// that is none is named by the error, and nothing is connected.
+func TestAddresses(t *testing.T) {
+	r := newRig(t, emulator.PairOptions{})
+	s := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
+	want := []byte("the same bytes")
+	c := r.open(netmem.Options{}, s)
+	r.write(c, want, 0)
+	r.close(c)
+	mac := s.Address().MAC.String()
+	for _, address := range []string{mac + "/a", strings.ToUpper(mac) + "/a", mac + `/"a"`} {
+		c := must.Get(netmem.Open(t.Context(), r.near, []string{address}, netmem.Options{}))(t)
+		if got := r.read(c, len(want), 0); string(got) != string(want) || c.Stats().Servers[0].Address != s.Address().String() {
+			t.Errorf("%s: %q, %+v", address, got, c.Stats().Servers)
+		}
+		r.close(c)
+	}
+	for _, address := range []string{"", mac + `/"a`, "02:00:00:00:00:zz/a", mac + "/" + strings.Repeat("a", via.MaxDiscriminator+1)} {
+		_, open := netmem.Open(t.Context(), r.near, []string{address}, netmem.Options{})
+		_, source := netmem.OpenSource(t.Context(), r.near, []string{address}, netmem.Options{})
+		_, ask := netmem.Ask(t.Context(), r.near, address, time.Minute)
+		for what, err := range map[string]error{"open": open, "open source": source, "ask": ask} {
+			if !errors.Is(err, netmem.ErrOption) || !strings.Contains(err.Error(), strconv.Quote(address)) {
+				t.Errorf("%s %q: %v", what, address, err)
+			}
+		}
 	}
 }

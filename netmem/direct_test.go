@@ -40,13 +40,10 @@ func (d *direct) setLoss(lose loss) {
 func emulatedNIC(t *testing.T) *via.NIC {
 	t.Helper()
 	leaktest.Check(t)
-	one, other, err := emulator.Pair(emulator.PairOptions{})
-	must.OK(t, err)
 	var nics [2]*via.NIC
+	one, other := must.Two(emulator.Pair(emulator.PairOptions{}))(t)
 	for i, d := range []*emulator.Device{one, other} {
-		if nics[i], err = via.OpenDevice(t.Context(), d, via.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		nics[i] = must.Get(via.OpenDevice(t.Context(), d, via.Options{}))(t)
 		t.Cleanup(func() { _ = nics[i].Close() })
 	}
 	return nics[0]
@@ -112,6 +109,15 @@ func (d *direct) page(t *testing.T, b byte) ring.Frame {
 		m.Bytes()[i] = b
 	}
 	return ring.Frame{Memory: m, Length: MinPage}
+}
+
+// want checks what a page begins with.
+func (d *direct) want(t *testing.T, c *Client, page uint64, b byte) {
+	t.Helper()
+	frame := d.page(t, 0)
+	if _, err := c.Fetch(t.Context(), page, frame); err != nil || frame.Bytes()[0] != b {
+		t.Errorf("page %d is %d, %v", page, frame.Bytes()[0], err)
+	}
 }
 
 func (d *direct) dial(_ context.Context, to via.Address, _ time.Duration) (conn, error) {

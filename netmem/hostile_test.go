@@ -3,12 +3,13 @@ package netmem_test
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -104,10 +105,9 @@ func TestHostileDescription(t *testing.T) {
 		"endless":       describe(func(b []byte) { copy(b[72:80], bytes.Repeat([]byte{0xff}, 8)) }),
 	} {
 		address := r.fake(name, f)
-		c, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Timeout: patience})
-		if !errors.Is(err, netmem.ErrProtocol) || !bytes.Contains([]byte(err.Error()), []byte(address.String())) {
-			t.Errorf("%s: open: %t, %v", name, c != nil, err)
-		}
+		_, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Timeout: patience})
+		should.Fail(t, err, netmem.ErrProtocol, "%s", name)
+		should.Contain(t, fmt.Sprint(err), address.String())
 	}
 }
 
@@ -161,12 +161,8 @@ func hostileAnswers(t *testing.T) {
 					err = client.Sync()
 				}
 			}
-			if !errors.Is(err, c.want) {
-				t.Errorf("%v, not %v", err, c.want)
-			}
-			if got := r.read(client, 4, 0); string(got) != "mine" {
-				t.Errorf("the cache has %q", got)
-			}
+			should.Fail(t, err, c.want)
+			should.Be(t, string(r.read(client, 4, 0)), "mine", "the cache has")
 			_ = client.Close() // it fails if writes do
 		}
 		if c.want == context.DeadlineExceeded {
@@ -294,11 +290,7 @@ func TestHostileClient(t *testing.T) {
 		t.Errorf("stats: %+v", st)
 	}
 	good.Drop()
-	if got := r.read(good, len(content), 0); !bytes.Equal(got, content) {
-		t.Error("the pages have changed")
-	}
+	should.Same(t, r.read(good, len(content), 0), content, "the pages have changed")
 	// What stands behind a request is ignored: a later version of the protocol may use it.
-	if b := k.say(append(valid, 1, 2, 3), 0); len(b) != protocol.StatSize {
-		t.Errorf("%d bytes came back", len(b))
-	}
+	should.Be(t, len(k.say(append(valid, 1, 2, 3), 0)), protocol.StatSize, "bytes that came back")
 }

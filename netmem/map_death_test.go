@@ -1,7 +1,6 @@
 package netmem_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
@@ -37,7 +35,6 @@ func TestPagerKilled(t *testing.T) {
 // killed kills the pager some time after threads have begun to use it.
 func killed(t *testing.T, after time.Duration) {
 	const page, pages, threads = 4 << 10, 100, 4
-	leaktest.Check(t)
 	content := make([]byte, page*pages)
 	for at := 0; at < len(content); at += 8 {
 		binary.LittleEndian.PutUint64(content[at:], word(at, 0))
@@ -100,7 +97,6 @@ func killed(t *testing.T, after time.Duration) {
 
 // TestPagerStops: a pager that is there and does nothing ends the mapping by a deadline.
 func TestPagerStops(t *testing.T) {
-	leaktest.Check(t)
 	s := newSource(t, 4<<10, random(400<<10, 3))
 	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: 500 * time.Millisecond})
 	must.OK(t, syscall.Kill(m.PagerID(), syscall.SIGSTOP))
@@ -117,7 +113,6 @@ func TestPagerStops(t *testing.T) {
 // TestSignals: a pager that is asked to end, as all processes of a service are, stays until the
 // application has closed the mapping.
 func TestSignals(t *testing.T) {
-	leaktest.Check(t)
 	content := random(400<<10, 3)
 	s := newSource(t, 4<<10, content)
 	m := open(t, s, netmem.MapOptions{Local: 64 << 10})
@@ -129,9 +124,7 @@ func TestSignals(t *testing.T) {
 		m.Bytes()[at]++
 	}
 	must.OK(t, m.Close())
-	if got, err := os.ReadFile(s.Path); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("the source has not what was written: %v", err)
-	}
+	s.want(t, content)
 }
 
 // TestSourceTrouble: a source that does not answer, or refuses, ends the mapping, with its
@@ -153,7 +146,6 @@ func TestSourceTrouble(t *testing.T) {
 		"runs refused":  {func(s *fileSource) { s.FailReads = 300 }, errSource, 0, 256, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			leaktest.Check(t)
 			const page = 4 << 10
 			content := random(int(max(100, 3*c.local))*page, 5)
 			s := newSource(t, page, content)

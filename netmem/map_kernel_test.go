@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -21,7 +20,6 @@ import (
 // TestSystemCalls: the kernel's accesses wait for pages as the program's do, where it reports
 // them; elsewhere they fail, and change nothing.
 func TestSystemCalls(t *testing.T) {
-	leaktest.Check(t)
 	const page = 4 << 10
 	content := random(64*page, 9)
 	s := newSource(t, page, content)
@@ -46,7 +44,6 @@ func TestSystemCalls(t *testing.T) {
 // TestRemoved: an application that frees pages behind the pager's back is told what it did,
 // instead of waiting for ever or reading zeros.
 func TestRemoved(t *testing.T) {
-	leaktest.Check(t)
 	const page = 4 << 10
 	s := newSource(t, page, random(64*page, 9))
 	m := open(t, s, netmem.MapOptions{Local: 32 * page, Ahead: -1})
@@ -57,7 +54,6 @@ func TestRemoved(t *testing.T) {
 
 // TestDropped: pages that the application only asks the kernel to unmap come back as they were.
 func TestDropped(t *testing.T) {
-	leaktest.Check(t)
 	const page = 4 << 10
 	content := random(64*page, 9)
 	s := newSource(t, page, content)
@@ -72,15 +68,11 @@ func TestDropped(t *testing.T) {
 		must.OK(t, m.Sync(t.Context()))
 	}
 	must.OK(t, m.Close())
-	got, err := os.ReadFile(s.Path)
-	if err != nil || !bytes.Equal(got, content) {
-		t.Errorf("the source has not what was written: %v", err)
-	}
+	s.want(t, content)
 }
 
 // TestGuardKilled: without its guard a mapping ends too.
 func TestGuardKilled(t *testing.T) {
-	leaktest.Check(t)
 	s := newSource(t, 4<<10, random(64<<12, 9))
 	m := open(t, s, netmem.MapOptions{Local: 64 << 10})
 	for pid := range children(t, m.PagerID()) {
@@ -118,7 +110,6 @@ func children(t *testing.T, of int) map[int]bool {
 
 // TestAllocations: the pager's process allocates nothing for a fault.
 func TestAllocations(t *testing.T) {
-	leaktest.Check(t)
 	const page, pages = 4 << 10, 256
 	s := newSource(t, page, make([]byte, page*pages))
 	s.CountFrom, s.CountTo = 1000, 3000

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -21,7 +20,6 @@ func TestUnprivileged(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become nobody")
 	}
-	leaktest.Check(t)
 	s := newSource(t, 4<<10, make([]byte, 60<<12))
 	const nobody = 65534
 	for _, path := range []string{s.Path, s.Path[:strings.LastIndex(s.Path, "/")]} {
@@ -43,7 +41,6 @@ func TestUnprivileged(t *testing.T) {
 
 // TestNoUserfaultfd: where the kernel refuses, Map says what to change.
 func TestNoUserfaultfd(t *testing.T) {
-	leaktest.Check(t)
 	for _, c := range []struct {
 		errno syscall.Errno
 		want  []string
@@ -64,7 +61,6 @@ func TestLockedMemory(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the limit of locked memory would end the program, which gets no memory of its own")
 	}
-	leaktest.Check(t)
 	s := newSource(t, 4<<10, make([]byte, 1<<20))
 	_, _, line := startMapper(t, s, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), lockVariable+"=1") })
 	if strings.HasPrefix(line, "mlockall") {
@@ -77,7 +73,6 @@ func TestLockedMemory(t *testing.T) {
 
 // TestBadOptions: each has an error that says what is wrong, and leaves nothing behind.
 func TestBadOptions(t *testing.T) {
-	leaktest.Check(t)
 	good := newSource(t, 4<<10, make([]byte, 1<<20))
 	bad := func(change func(*fileSource)) []string {
 		s := &fileSource{Path: good.Path, Length: good.Length, Page: good.Page}
@@ -114,7 +109,6 @@ func TestBadOptions(t *testing.T) {
 
 // TestOpenEnds: Map waits for a source that never opens as long as its caller does.
 func TestOpenEnds(t *testing.T) {
-	leaktest.Check(t)
 	s := newSource(t, 4<<10, make([]byte, 1<<20))
 	s.OpenTakes = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

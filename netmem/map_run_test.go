@@ -5,13 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -24,7 +22,6 @@ func TestMapInSequence(t *testing.T) {
 		page, pages, local int
 	}{{4 << 10, 3000, 512}, {16 << 10, 600, 160}, {64 << 10, 160, 128}} {
 		t.Run(fmt.Sprintf("%dK", c.page>>10), func(t *testing.T) {
-			leaktest.Check(t)
 			model := random(c.page*c.pages, 11)
 			s := newSource(t, c.page, model)
 			m := open(t, s, netmem.MapOptions{Local: int64(c.page * c.local)})
@@ -50,9 +47,7 @@ func TestMapInSequence(t *testing.T) {
 				t.Errorf("of two rounds of %d pages %d were missed, %d read ahead", c.pages, stats.Missed, stats.Ahead)
 			}
 			must.OK(t, m.Close())
-			if got, err := os.ReadFile(s.Path); err != nil || !bytes.Equal(got, model) {
-				t.Errorf("the source has not what was written: %v", err)
-			}
+			s.want(t, model)
 		})
 	}
 }
@@ -60,7 +55,6 @@ func TestMapInSequence(t *testing.T) {
 // TestMapLeaving: behind a reader in sequence another thread reads and writes just those pages
 // that are leaving to make room for him. Neither finds anything but what it should.
 func TestMapLeaving(t *testing.T) {
-	leaktest.Check(t)
 	const page, pages, local, rounds = 4 << 10, 3000, 512, 8
 	// A quarter of what may be local is the pool, and runs make up an eighth of that.
 	const behind, jitter = local * 3 / 4, 4 * local / 4 / 8
@@ -99,7 +93,5 @@ func TestMapLeaving(t *testing.T) {
 	}
 	trailing.Wait()
 	must.OK(t, m.Close())
-	if got, err := os.ReadFile(s.Path); err != nil || !bytes.Equal(got, model) {
-		t.Errorf("the source has not what was written: %v", err)
-	}
+	s.want(t, model)
 }

@@ -16,7 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/pause"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
@@ -156,12 +158,29 @@ func (s *fileSource) command(t testing.TB) []string {
 	return []string{exe, pagerArgument, string(b)}
 }
 
-// newSource makes a file in memory with content.
+// memoryDir makes a folder in memory, where there is one, for files that need not outlive the system.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "trapeze-netmem-*")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { should.OK(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// newSource makes a file in memory with content, and has the test checked for what it leaves behind.
 func newSource(t testing.TB, page int, content []byte) *fileSource {
 	t.Helper()
-	path := filepath.Join(netmem.MemoryDir(t), "pages")
+	leaktest.Check(t)
+	path := filepath.Join(memoryDir(t), "pages")
 	must.OK(t, os.WriteFile(path, content, 0o600))
 	return &fileSource{Path: path, Length: int64(len(content)), Page: page}
+}
+
+// want checks that the file has some content.
+func (s *fileSource) want(t testing.TB, content []byte) {
+	t.Helper()
+	should.Same(t, must.Get(os.ReadFile(s.Path))(t), content, "the source has not what was written")
 }
 
 // capable skips a test, and says why, where memory cannot be mapped.

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
@@ -87,7 +86,6 @@ func startMapper(t *testing.T, s *fileSource, change func(*exec.Cmd)) (*exec.Cmd
 // TestSync: what was written is in the source after Sync, and what is written later after the
 // next.
 func TestSync(t *testing.T) {
-	leaktest.Check(t)
 	const page = 16 << 10
 	model := random(40*page, 1)
 	s := newSource(t, page, model)
@@ -124,7 +122,6 @@ func TestSync(t *testing.T) {
 
 // TestMapperKilled: what a process has written before it was killed gets to the source.
 func TestMapperKilled(t *testing.T) {
-	leaktest.Check(t)
 	const page = 4 << 10
 	s := newSource(t, page, make([]byte, 60*page))
 	cmd, _, line := startMapper(t, s, nil)

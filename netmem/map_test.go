@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
@@ -45,7 +43,6 @@ func TestMap(t *testing.T) {
 		"all of it":         {16 << 10, 32, 64, 2, 1000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			leaktest.Check(t)
 			model := random(c.page*c.pages, 7)
 			s := newSource(t, c.page, model)
 			m := open(t, s, netmem.MapOptions{Local: int64(c.page * c.local), Ahead: c.ahead})
@@ -70,7 +67,7 @@ func TestMap(t *testing.T) {
 				t.Errorf("nothing was evicted or written back: %+v", stats)
 			}
 			must.OK(t, m.Close())
-			should.Same(t, must.Get(os.ReadFile(s.Path))(t), model, "the source has not what was written")
+			s.want(t, model)
 		})
 	}
 }
@@ -109,7 +106,6 @@ func TestOpenSlowly(t *testing.T) {
 	if !soak.Wanted() {
 		t.Skip("takes 11 s; set TRAPEZE_SOAK=1")
 	}
-	leaktest.Check(t)
 	content := make([]byte, 1<<20)
 	content[5] = 7
 	s := newSource(t, 4<<10, content)

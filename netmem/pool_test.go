@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -8,7 +9,10 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
 )
 
 // TestBlankServer: a server that has restarted without its pages is not read from, and takes no write, before it
@@ -69,18 +73,10 @@ func (d *direct) use(t *testing.T, c *Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	frame := d.page(t, 0)
 	for page := range uint64(directPages) {
-		base, err := c.Fetch(ctx, page, frame)
-		if err == nil {
-			_, err = c.Store(ctx, page, base, d.page(t, 5))
-		}
-		if err == nil {
-			_, err = c.Fetch(ctx, page, frame)
-		}
-		if err != nil || frame.Bytes()[0] != 5 {
-			t.Fatalf("page %d is %d, %v", page, frame.Bytes()[0], err)
-		}
+		base := must.Get(c.Fetch(ctx, page, d.page(t, 0)))(t)
+		must.Get(c.Store(ctx, page, base, d.page(t, 5)))(t)
+		d.want(t, c, page, 5)
 	}
 }
 
@@ -107,9 +103,7 @@ func TestTwoFirstClients(t *testing.T) {
 	<-first
 	d.use(t, d.client(t, Options{Copies: 2}, names...))
 	close(second)
-	if err := <-done; err != nil {
-		t.Errorf("the slower one: %v", err)
-	}
+	should.OK(t, <-done) // of the slower one
 }
 
 // wantComplete waits until a client sees all servers complete.
@@ -141,8 +135,7 @@ func TestReadWhileJoining(t *testing.T) {
 	for !d.server("b").membership.Load().joining {
 		time.Sleep(time.Millisecond)
 	}
-	frame := d.page(t, 0)
-	base := must.Get(c.Fetch(t.Context(), 0, frame))(t)
+	base := must.Get(c.Fetch(t.Context(), 0, d.page(t, 0)))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	writes.Store(true)
@@ -150,9 +143,7 @@ func TestReadWhileJoining(t *testing.T) {
 		t.Error("a write was acknowledged that one server has not")
 	}
 	writes.Store(false)
-	if _, err := c.Fetch(t.Context(), 0, frame); err != nil || frame.Bytes()[0] != 6 {
-		t.Fatalf("the page is %d, %v", frame.Bytes()[0], err)
-	}
+	d.want(t, c, 0, 6)
 	var has [2][1]protocol.Stamp
 	for i, name := range []string{"a", "b"} {
 		d.server(name).storage.stampsOf(0, has[i][:])
@@ -182,4 +173,170 @@ func TestServerThatIsGone(t *testing.T) {
 	if most := 2 + 4*int(time.Since(start)/firstRetry); d.dials > 2*most {
 		t.Errorf("%d dials, at most %d", d.dials, most)
 	}
+}
+
+// TestOtherWriteOfClient: a write whose first attempt was lost does not take another write of the
+// same client for that attempt.
+func TestOtherWriteOfClient(t *testing.T) {
+	d := newDirect(t, "a")
+	c := d.client(t, Options{}, "a")
+	base := must.Get(c.Fetch(t.Context(), 0, d.page(t, 0)))(t)
+	lost, written := make(chan bool), make(chan error)
+	var attempts atomic.Int32
+	d.setLoss(func(_ string, q *protocol.Request, _ func()) bool {
+		if q.Operation != protocol.Write || attempts.Add(1) > 1 {
+			return false
+		}
+		close(lost)
+		<-written
+		return true
+	})
+	one, other := d.page(t, 1), d.page(t, 2)
+	done := make(chan error)
+	go func() {
+		_, err := c.Store(t.Context(), 0, base, one)
+		done <- err
+	}()
+	<-lost
+	must.Get(c.Store(t.Context(), 0, base, other))(t)
+	close(written)
+	should.Fail(t, <-done, ErrConflict, "the write that came later")
+	d.want(t, c, 0, 2)
+}
+
+// TestLateWrite: the first attempt at a write of a whole page, which was acknowledged later, does not
+// undo another client's write when it arrives after all.
+func TestLateWrite(t *testing.T) {
+	d := newDirect(t, "a")
+	c, other := d.client(t, Options{}, "a"), d.client(t, Options{}, "a")
+	var late func()
+	d.setLoss(func(_ string, q *protocol.Request, deliver func()) bool {
+		if q.Operation != protocol.Write || late != nil {
+			return false
+		}
+		late = deliver
+		return true
+	})
+	write := func(c *Client, b byte) {
+		must.Get(c.WriteAt(bytes.Repeat([]byte{b}, MinPage), 0))(t)
+		must.OK(t, c.Sync())
+	}
+	write(c, 1)
+	write(other, 2)
+	late()
+	d.want(t, other, 0, 2)
+}
+
+// TestNext: a client takes out a server that it does not reach, but leaves each page a member that it reaches, and lets in
+// a server that has restarted or is back.
+func TestNext(t *testing.T) {
+	const nothing, first, last = -1, 0, 2
+	names := []string{"a", "b", "c"}
+	for what, c := range map[string]struct {
+		// servers has a letter for each: a member that answers (m), is away (a) or has restarted (r), and one that
+		// the pool goes on without and that answers (o).
+		servers       string
+		goes, closing bool // the second server goes while the first is asked, and the client is being closed
+		changes       int  // the server that is another process in the next configuration
+		in            bool // it is let in
+	}{
+		"all are here":             {servers: "mmm", changes: nothing},
+		"one is away":              {servers: "amm", changes: first},
+		"two are away":             {servers: "aam", changes: nothing},
+		"one is away, one is out":  {servers: "oam", changes: first, in: true},
+		"one is away, one is new":  {servers: "amr", changes: last, in: true},
+		"one goes while one is in": {servers: "omm", goes: true, changes: nothing},
+		"the client is closed":     {servers: "amm", closing: true, changes: nothing},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := newDirect(t, names...)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			p := &pool{options: Options{Copies: 2, Timeout: time.Millisecond}}
+			v := &view{Configuration: placement.Configuration{Pool: 1, Epoch: 1, Copies: 2}}
+			for i, state := range c.servers {
+				k := &link{keeper: newKeeper(), pool: p, address: addressOf(names[i]), number: i}
+				p.links = append(p.links, k)
+				l, _ := must.Two(dialLine(ctx, d, k.address, time.Minute))(t)
+				s := placement.Server{Incarnation: l.incarnation, Since: 1}
+				k.now.Store(l)
+				switch state {
+				case 'a':
+					k.now.Store(nil)
+				case 'r':
+					s.Incarnation++
+				case 'o':
+					s.Incarnation = 0
+				}
+				v.Servers = append(v.Servers, s)
+			}
+			d.setLoss(func(string, *protocol.Request, func()) bool {
+				if c.goes {
+					k := p.links[1]
+					_ = k.down(k.now.Load(), ring.ErrPeerGone)
+					time.Sleep(2 * p.options.Timeout)
+				}
+				return c.goes
+			})
+			if c.closing {
+				cancel()
+			}
+			next, needed := p.next(ctx, v)
+			changed := nothing
+			for i, s := range next.Servers {
+				if s.Incarnation != v.Servers[i].Incarnation {
+					changed = i
+				}
+			}
+			if needed != (c.changes != nothing) || changed != c.changes || needed && next.Servers[changed].Present() != c.in {
+				t.Errorf("the next configuration is %s, %v", next.Encode(), needed)
+			}
+		})
+	}
+}
+
+// TestAdopt: a server takes newer epochs of its pool, and has nothing once it is let in anew.
+func TestAdopt(t *testing.T) {
+	d := newDirect(t, "a")
+	s := d.server("a")
+	adopt := func(r protocol.Record, since uint64, joining bool) protocol.Result {
+		q := protocol.Request{Operation: protocol.Adopt}
+		q.SetRecord(r, since, joining)
+		return s.adopt(&q, &protocol.Reply{})
+	}
+	pool := func(epoch uint64) protocol.Record {
+		return protocol.Record{Pool: 1, Epoch: epoch, Base: 5, Members: 9}
+	}
+	put := func() {
+		var r protocol.Reply
+		s.storage.write(&protocol.Request{Operation: protocol.Write, Condition: protocol.IfOlder, Length: MinPage, Next: 100}, &r, make([]byte, MinPage))
+	}
+	for _, step := range []struct {
+		what    string
+		record  protocol.Record
+		since   uint64
+		joining bool
+		want    protocol.Result
+		stored  uint64
+	}{
+		{"no pool", protocol.Record{}, 1, false, protocol.BadRequest, 0},
+		{"no epoch", protocol.Record{Pool: 1}, 1, false, protocol.BadRequest, 0},
+		{"the first", pool(2), 1, false, protocol.OK, 0},
+		{"once more", pool(2), 1, false, protocol.OK, MinPage},
+		{"an older one", pool(1), 1, false, protocol.OtherEpoch, MinPage},
+		{"another pool", protocol.Record{Pool: 2, Epoch: 7, Members: 9}, 1, false, protocol.OtherPool, MinPage},
+		{"other servers", protocol.Record{Pool: 1, Epoch: 7, Members: 8}, 1, false, protocol.OtherPool, MinPage},
+		{"a newer one", pool(3), 1, false, protocol.OK, MinPage},
+		{"let in anew", pool(5), 4, true, protocol.OK, 0},
+		{"and still", pool(6), 4, true, protocol.OK, MinPage},
+		{"a member again", pool(7), 4, false, protocol.OK, MinPage},
+	} {
+		if got := adopt(step.record, step.since, step.joining); got != step.want || s.storage.stored() != step.stored {
+			t.Errorf("%s: %v, not %v, and %d bytes are stored, not %d", step.what, got, step.want, s.storage.stored(), step.stored)
+		}
+		if step.want == protocol.OK {
+			put()
+		}
+	}
+	should.Be(t, len(s.storage.free), len(s.storage.lent)-2, "frames are free of %d", len(s.storage.lent)) // that of zeros, and of the page
 }

@@ -58,9 +58,7 @@ func TestReconnect(t *testing.T) {
 			default:
 			}
 			s.plug(0, true)
-			if err := <-done; err != nil {
-				s.Errorf("%s once the server is back: %v", name, err)
-			}
+			should.OK(s, <-done) // once the server is back
 		}
 		if _, err := c.Fetch(s.Context(), 3, frame); err != nil || frame.Bytes()[0] != 7 {
 			s.Errorf("after all: %v", err)
@@ -117,27 +115,20 @@ func TestRestarted(t *testing.T) {
 		must.OK(s, s.fill(7))
 		c, _ := must.Two(s.client())(s)
 		s.kill(s.servers[0])
-		if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, ErrUnavailable) {
-			s.Fatalf("a page of a dead server: %v", err)
-		}
+		should.Refuse(c.ReadAt(make([]byte, 10), 0))(s, ErrUnavailable, "a page of a dead server")
 		s.start(s.servers[0])
 		for !c.Stats().Servers[0].Connected {
 			time.Sleep(time.Millisecond)
 		}
-		if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, ErrLost) {
-			s.Fatalf("a lost page: %v", err)
-		}
+		should.Refuse(c.ReadAt(make([]byte, 10), 0))(s, ErrLost, "a lost page")
 		eights := bytes.Repeat([]byte{8}, modelPage)
 		must.Get(c.WriteAt(eights, 0))(s)
 		must.OK(s, c.Sync())
 		c.Drop()
 		got := make([]byte, modelPage)
-		if _, err := c.ReadAt(got, 0); err != nil || !bytes.Equal(got, eights) {
-			s.Errorf("what was written after the restart is not there: %v", err)
-		}
-		if _, err := c.ReadAt(make([]byte, 10), modelPage); !errors.Is(err, ErrLost) {
-			s.Fatalf("another lost page: %v", err)
-		}
+		must.Get(c.ReadAt(got, 0))(s)
+		should.Same(s, got, eights, "what was written after the restart is not there")
+		should.Refuse(c.ReadAt(make([]byte, 10), modelPage))(s, ErrLost, "another lost page")
 	})
 }
 
@@ -146,9 +137,8 @@ func TestRestarted(t *testing.T) {
 func TestFirstClientNeedsAll(t *testing.T) {
 	tell(t, 2, 16, func(s *story) {
 		s.kill(s.servers[1])
-		if _, _, err := s.client(); !errors.Is(err, ErrUnavailable) {
-			s.Fatalf("without one of two new servers: %v", err)
-		}
+		_, _, err := s.client()
+		should.Fail(s, err, ErrUnavailable, "without one of two new servers")
 		s.start(s.servers[1])
 		must.OK(s, s.fill(7))
 		s.kill(s.servers[1])

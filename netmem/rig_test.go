@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/statstest"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -132,4 +133,10 @@ func randomBytes(seed uint64, n int) []byte {
 	s[0], s[1] = byte(seed), byte(seed>>8)
 	_, _ = rand.NewChaCha8(s).Read(b)
 	return b
+}
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func TestStatsDescribed(t *testing.T) {
+	statstest.Check(t, netmem.Stats{}, netmem.ServerStats{}, netmem.MapStats{})
 }

@@ -67,9 +67,8 @@ func survive(s *story, random *rand.Rand) {
 	must.OK(s, c.Sync())
 	same := func(what string, c *Client) {
 		got := make([]byte, len(model))
-		if _, err := c.ReadAt(got, 0); err != nil || !bytes.Equal(got, model) {
-			s.Errorf("%s: it is not what was written, %v", what, err)
-		}
+		must.Get(c.ReadAt(got, 0))(s)
+		should.Same(s, got, model, "%s", what)
 	}
 	c.Drop()
 	same("at the end", c)

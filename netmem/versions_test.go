@@ -23,9 +23,7 @@ func TestConflict(t *testing.T) {
 	r.read(b, 5, 0) // b has the page now
 	r.write(a, []byte("newer"), 0)
 	r.sync(a)
-	if got := r.read(b, 5, 0); string(got) != "first" {
-		t.Errorf("b's cache has %q", got)
-	}
+	should.Be(t, string(r.read(b, 5, 0)), "first", "b's cache")
 	r.write(b, []byte("X"), 1)
 	r.write(b, []byte("other page"), 8192)
 	err := b.Sync()
@@ -34,21 +32,15 @@ func TestConflict(t *testing.T) {
 		t.Fatalf("a write to a page of another client: %v", err)
 	}
 	r.sync(b)
-	if got := r.read(b, 5, 0); string(got) != "newer" {
-		t.Errorf("b reads %q", got)
-	}
+	should.Be(t, string(r.read(b, 5, 0)), "newer", "b reads")
 	a.Drop()
-	if got := r.read(a, 10, 8192); string(got) != "other page" {
-		t.Errorf("a reads %q", got)
-	}
+	should.Be(t, string(r.read(a, 10, 8192)), "other page", "a reads")
 	// Whoever overwrites a page as a whole builds on nothing: the last one wins.
 	r.write(a, bytes.Repeat([]byte{1}, 4096), 0)
 	r.write(b, bytes.Repeat([]byte{2}, 4096), 4096)
 	r.sync(a)
 	r.sync(b)
-	if st := b.Stats(); st.Conflicts != 1 {
-		t.Errorf("%d conflicts", st.Conflicts)
-	}
+	should.Be(t, b.Stats().Conflicts, 1, "conflicts")
 }
 
 // TestConflictOnEviction: an error of a page that left the cache is not forgotten.

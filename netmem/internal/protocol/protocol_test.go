@@ -1,6 +1,8 @@
 package protocol_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"regexp"
@@ -66,12 +68,65 @@ func TestRecord(t *testing.T) {
 			t.Fatalf("%+v became %+v", stamp, StampAt(b))
 		}
 	})
-	for what, r := range map[string]Record{"no epoch": {Pool: 1}, "epoch of none": {Epoch: 1}} {
-		var f *FormatError
-		if err := r.Check(); !errors.As(err, &f) {
-			t.Errorf("%s: %v", what, err)
+	should.Fail(t, Record{Epoch: 1}.Check(), ErrBroken, "an epoch of no pool")
+}
+
+// TestCooperateRoundTrip: what is written is read.
+func TestCooperateRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		host := rapid.IntRange(-1, MaxHosts-1)
+		stamp := Stamp{Version: rapid.Uint64().Draw(t, "version"), Client: rapid.Uint64().Draw(t, "client")}
+		var q Request
+		from, to := host.Draw(t, "from"), host.Draw(t, "to")
+		q.SetMove(7, stamp, from, to)
+		if s, f, o, err := q.Moved(); s != stamp || f != from || o != to || err != nil || q.Operation != Move || q.Page != 7 {
+			t.Fatalf("%+v: %v, %d, %d, %v", q, s, f, o, err)
 		}
+		q = Request{}
+		q.SetCopy(Put, 8, 9, stamp, 10)
+		if q.Stamp() != stamp || q.Operation != Put || q.Epoch != 8 || q.Page != 9 || q.Next != 10 {
+			t.Fatalf("%+v", q)
+		}
+		b := make([]byte, SummarySize)
+		found := Found{Digest: DigestOf(rapid.SliceOf(rapid.Byte()).Draw(t, "page")), Host: int32(host.Draw(t, "host"))}
+		found.Encode(b)
+		must.Give(ParseFound(b[:FoundSize]))(t, found)
+		s := Summary{Evicted: rapid.Uint64().Draw(t, "evicted")}
+		all := uint64(0)
+		for i := range s.Frames {
+			s.Frames[i] = rapid.Uint32().Draw(t, "frames")
+			all += uint64(s.Frames[i])
+		}
+		s.Encode(b)
+		must.Give(ParseSummary(b, all))(t, s)
+	})
+}
+
+// bytesOf is a place as a table has it.
+func bytesOf(p *Place) (b [PlaceSize]byte) {
+	for i, w := range p.Words() {
+		binary.LittleEndian.PutUint64(b[8*i:], w)
 	}
+	return b
+}
+
+// TestWindowRoundTrip: what is written is read.
+func TestWindowRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.Uint64()
+		b := make([]byte, WindowSize)
+		w := Window{Handle: rapid.Uint32Min(1).Draw(t, "handle"), Frames: word.Draw(t, "frames"), Table: word.Draw(t, "table")}
+		w.Encode(b)
+		must.Give(ParseWindow(b))(t, w)
+		p := Place{
+			Sequence: rapid.Uint32().Draw(t, "sequence"), Frame: rapid.Uint32().Draw(t, "frame"), Version: word.Draw(t, "version"),
+			Client: word.Draw(t, "client"), Epoch: rapid.Uint64Max(MaxPlaceEpoch).Draw(t, "epoch"), Flags: rapid.Uint32Max(15).Draw(t, "flags"),
+		}
+		place := bytesOf(&p)
+		if got, steady := ParsePlace(&place); got != p || steady != (p.Sequence%2 == 0) {
+			t.Fatalf("%+v, %v: it was %+v", got, steady, p)
+		}
+	})
 }
 
 // TestRefused: the error names the field.
@@ -100,7 +155,20 @@ func TestRefused(t *testing.T) {
 	_, shortReply := ParseReply(Fetch, make([]byte, ReplySize-1))
 	_, shortDescription := ParseDescription(make([]byte, DescribeSize-1))
 	_, shortCounters := ParseCounters(make([]byte, StatSize-1))
+	found := make([]byte, FoundSize)
+	found[FoundSize-8] = MaxHosts
+	summary := make([]byte, SummarySize)
+	(&Summary{Frames: [AgeBuckets]uint32{1 << 31, 1 << 31}}).Encode(summary)
+	_, host := ParseFound(found)
+	_, shortFound := ParseFound(found[:FoundSize-1])
+	_, most := ParseSummary(summary, 1<<32-1)
+	_, shortSummary := ParseSummary(summary[:SummarySize-1], 1<<40)
+	_, _, _, from := (&Request{Offset: MaxHosts + 1}).Moved()
+	_, _, _, to := (&Request{Next: MaxHosts + 1}).Moved()
+	_, shortWindow := ParseWindow(make([]byte, WindowSize-1))
+	_, noWindow := ParseWindow(make([]byte, WindowSize))
 	for want, err := range map[string]error{
+		"epoch of the record":           Record{Pool: 1}.Check(),
 		"length of the request":         short,
 		"version of the request":        request(func(b []byte) { b[0] = 1 }),
 		"reserved field of the request": request(func(b []byte) { b[30] = 1 }),
@@ -112,9 +180,14 @@ func TestRefused(t *testing.T) {
 		"page of the description":       describe(Description{Page: 5000, Span: 5000}),
 		"span of the description":       describe(Description{Page: 4096, Span: 5000}),
 		"length of the counters":        shortCounters,
+
+		"host of the page that was found": host, "length of the page that was found": shortFound,
+		"number of frames with an age": most, "length of the summary": shortSummary,
+		"host that gives up the page": from, "host that gets the page": to,
+		"length of the window": shortWindow, "handle of the window": noWindow,
 	} {
 		var f *FormatError
-		if !errors.As(err, &f) || f.Field != want {
+		if !errors.As(err, &f) || f.Field != want || !errors.Is(err, ErrBroken) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -139,4 +212,67 @@ func TestDocument(t *testing.T) {
 		theirs[row[2]], _ = strconv.Atoi(row[1])
 	}
 	should.Be(t, cmp.Diff(theirs, ours), "", "the document and the code differ")
+}
+
+// FuzzReply: what is accepted has a result that is known, and pages within bounds.
+func FuzzReply(f *testing.F) {
+	b := make([]byte, DescribeSize)
+	(&Reply{Operation: Describe, Result: VersionConflict, Stamp: Stamp{Version: 3}}).Encode(b)
+	(&Description{Page: 8192, Span: 1 << 30}).Encode(b)
+	f.Add(byte(Describe), b)
+	f.Add(byte(Fetch), b[:ReplySize])
+	f.Fuzz(func(t *testing.T, o byte, b []byte) {
+		if r, err := ParseReply(Operation(o), b); err == nil && (r.Result > NotHeld || r.Operation != Operation(o)) {
+			t.Fatalf("%+v was accepted", r)
+		}
+		if d, err := ParseDescription(b); err == nil && (d.Page < MinPage || d.Page > MaxPage || d.Span/uint64(d.Page) == 0 || d.Span/uint64(d.Page) > MaxPages) {
+			t.Fatalf("%+v was accepted", d)
+		}
+		if _, err := ParseCounters(b); (err == nil) != (len(b) >= StatSize) {
+			t.Fatalf("%d bytes: %v", len(b), err)
+		}
+	})
+}
+
+// FuzzCooperate: what is accepted is written again as it was, and counts no more than what is lent.
+func FuzzCooperate(f *testing.F) {
+	b := make([]byte, SummarySize)
+	(&Found{Host: 3, Digest: DigestOf([]byte("page"))}).Encode(b)
+	f.Add(b[:FoundSize], uint64(0))
+	(&Summary{Evicted: 5, Frames: [AgeBuckets]uint32{1, 0, 7}}).Encode(b)
+	f.Add(b, uint64(8))
+	f.Add(b, uint64(7))
+	f.Fuzz(func(t *testing.T, b []byte, lent uint64) {
+		again := make([]byte, SummarySize)
+		if x, err := ParseFound(b); err == nil {
+			copy(again, b[:ReplySize])
+			x.Encode(again)
+			if x.Host < -1 || x.Host >= MaxHosts || !bytes.Equal(again[:FoundSize-4], b[:FoundSize-4]) {
+				t.Fatalf("%x became %x", b, again)
+			}
+		}
+		if x, err := ParseSummary(b, lent); err == nil {
+			copy(again, b[:ReplySize])
+			x.Encode(again)
+			all := uint64(0)
+			for _, n := range x.Frames {
+				all += uint64(n)
+			}
+			if all > lent || !bytes.Equal(again, b[:SummarySize]) {
+				t.Fatalf("%x became %x", b, again)
+			}
+		}
+		if q, err := ParseRequest(b); err == nil {
+			s, from, to, err := q.Moved()
+			if err == nil && (from < -1 || from >= MaxHosts || to < -1 || to >= MaxHosts) {
+				t.Fatalf("%+v moves from %d to %d", q, from, to)
+			}
+			if err == nil && q.Operation == Move {
+				r := q
+				if r.SetMove(q.Page, s, from, to); r != q {
+					t.Fatalf("%+v became %+v", q, r)
+				}
+			}
+		}
+	})
 }

@@ -1,9 +1,10 @@
 package netmem_test
 
 import (
-	"bytes"
-	"errors"
+	"context"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"os"
 	"testing"
@@ -34,9 +35,7 @@ func TestLoss(t *testing.T) {
 	r.sync(c)
 	c.Drop()
 	should.Same(t, r.read(c, len(model), 0), model, "other bytes than were written")
-	if st := c.Stats(); st.Failures != 0 {
-		t.Errorf("%d connections broke", st.Failures)
-	}
+	should.Be(t, c.Stats().Failures, 0, "connections that broke")
 }
 
 // onSwitch makes NICs that are plugged into a switch, each with its plug. The first one has a filter, unless that is nil.
@@ -78,11 +77,7 @@ func reconnectCached(t *testing.T) {
 	r.sync(c)
 	s = <-back
 	c.Drop()
-	got := make([]byte, len(content))
-	n, err := c.ReadAt(got, 0)
-	if n != len(got) || err != nil || !bytes.Equal(got, content) {
-		t.Errorf("read %d bytes: %v", n, err)
-	}
+	should.Same(t, r.read(c, len(content), 0), content)
 	r.close(c)
 	dead := r.open(netmem.Options{Cache: 16 * page, Timeout: cutTimeout, ReadAhead: -1}, s)
 	r.write(dead, content, 0)
@@ -90,9 +85,7 @@ func reconnectCached(t *testing.T) {
 	should.Fail(t, dead.Sync(), netmem.ErrUnavailable, "sync without a server")
 	start := time.Now()
 	for range 200 {
-		if _, err := dead.ReadAt(got[:1], 60*page); !errors.Is(err, netmem.ErrUnavailable) {
-			t.Fatalf("read without a server: %v", err)
-		}
+		should.Refuse(dead.ReadAt(content[:1], 60*page))(t, netmem.ErrUnavailable, "read without a server")
 	}
 	if took := time.Since(start); took > time.Minute { // 1,000 s if each of them had waited
 		t.Errorf("200 reads from a server that is dead took %v", took)
@@ -143,4 +136,84 @@ func TestAway(t *testing.T) {
 		"source":              sourceOfTwo,
 		"stuck client":        stuckClient,
 	})
+}
+
+// sourceOfTwo: pages move between servers and memory, by their places there, with versions,
+// and survive the death of one server.
+func sourceOfTwo(t *testing.T) {
+	const page = 8192
+	r := newRigBesides(t, emulator.PairOptions{})
+	a := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
+	b := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
+	servers := []string{a.Address().String(), b.Address().String()}
+	var s netmem.PageSource
+	r.until("the source opens in time", func() bool { // not at once where the machine is busy
+		var err error
+		s, err = netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Store: &r.store, Timeout: cutTimeout})
+		return err == nil
+	})
+	defer func() {
+		should.OK(t, s.(io.Closer).Close())
+	}()
+	if s.Size() != 16*page || s.PageSize() != page {
+		t.Errorf("%d bytes by pages of %d", s.Size(), s.PageSize())
+	}
+	should.Refuse(s.ReadPage(t.Context(), 0, 0))(t, netmem.ErrOutside, "read without memory")
+	m := must.Get(s.Alloc(4 * page))(t)
+	must.Be(t, len(m), 4*page)
+	if _, err := s.Alloc(page); err == nil {
+		t.Error("memory was made twice")
+	}
+	first := must.Get(s.ReadPage(t.Context(), 5, page))(t)
+	should.Same(t, m[page:2*page], make([]byte, page), "a page that nobody has written")
+	content := randomBytes(1, page)
+	copy(m[2*page:], content)
+	second, err := s.WritePage(t.Context(), 5, 2*page, first)
+	if err != nil || second <= first {
+		t.Fatalf("version %d after %d: %v", second, first, err)
+	}
+	other := r.open(netmem.Options{Copies: 2}, a, b)
+	r.write(other, []byte("other"), 5*page)
+	r.sync(other)
+	should.Refuse(s.WritePage(t.Context(), 5, 2*page, second))(t, netmem.ErrConflict, "a page that another client has written")
+	r.kill(a)
+	must.Get(s.ReadPage(t.Context(), 5, 0))(t)
+	should.Same(t, m[:page], append([]byte("other"), content[5:]...), "from the other server")
+	for _, c := range []struct {
+		page uint64
+		at   int
+	}{{math.MaxUint64, 0}, {16, 0}, {0, -1}, {0, 3*page + 1}} {
+		should.Refuse(s.ReadPage(t.Context(), c.page, c.at))(t, netmem.ErrOutside, "read page %d to %d", c.page, c.at)
+		should.Refuse(s.WritePage(t.Context(), c.page, c.at, 0))(t, netmem.ErrOutside, "write page %d from %d", c.page, c.at)
+	}
+}
+
+// openBesideSilence: a client of servers that hold copies for each other does not wait for
+// one that says nothing as long as a server may take for an answer.
+func openBesideSilence(t *testing.T) {
+	const page = 4096
+	nics, plugs := onSwitch(t, 3, nil)
+	r := &rig{TB: t, near: nics[0], far: nics[1]}
+	s := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
+	r.far = nics[2]
+	gone := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
+	options := netmem.Options{Copies: 2, Store: &r.store, Cache: 16 * page}
+	first := r.open(options, s, gone)
+	want := randomBytes(1, 16*page)
+	r.write(first, want, 0)
+	r.close(first)
+	plugs[2].SetLink(false)
+	options.Timeout = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := must.Get(netmem.Open(ctx, r.near, []string{s.Address().String(), gone.Address().String()}, options))(t)
+	defer r.close(c)
+	if ctx.Err() != nil {
+		t.Error("it has waited for a server that says nothing")
+	}
+	for _, s := range c.Stats().Servers {
+		if s.Complete && s.Address == gone.Address().String() {
+			t.Errorf("%+v", s)
+		}
+	}
 }
