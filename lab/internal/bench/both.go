@@ -70,27 +70,24 @@ func (p *part) openBoth(ctx context.Context, from *via.NIC) (func(*Side) error, 
 
 // connectBoth makes and connects the ends of both NICs. Those of the echo share the CQs.
 func (p *part) connectBoth(ctx context.Context, from, to *via.NIC, cqs []*via.CQ) (ends, others []*end, err error) {
-	here, err := p.newRoom(ctx, from)
-	if err != nil {
-		return nil, nil, err
-	}
-	there, err := p.newRoom(ctx, to)
-	if err != nil {
-		return nil, nil, err
+	var rooms [2]*room
+	for k, nic := range []*via.NIC{from, to} {
+		if rooms[k], err = p.newRoom(ctx, nic); err != nil {
+			return nil, nil, err
+		}
 	}
 	for i := range p.VIs {
-		var cq *via.CQ
-		if len(cqs) > 0 {
-			cq = cqs[i%len(cqs)]
+		var pair [2]*end
+		for k, room := range rooms {
+			var cq *via.CQ
+			if k == 1 && len(cqs) > 0 {
+				cq = cqs[i%len(cqs)]
+			}
+			if pair[k], err = p.newEnd(ctx, room, cq); err != nil {
+				return nil, nil, err
+			}
 		}
-		x, err := p.newEnd(ctx, here, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		y, err := p.newEnd(ctx, there, cq)
-		if err != nil {
-			return nil, nil, err
-		}
+		x, y := pair[0], pair[1]
 		if err := Connect(ctx, x.vi, y.vi); err != nil {
 			return nil, nil, err
 		}

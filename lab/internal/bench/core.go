@@ -20,14 +20,9 @@ import (
 // ErrCore: a process cannot be pinned to the core that was asked for.
 var ErrCore = errors.New("cannot be pinned")
 
-// pin locks the caller to its thread, and pins the thread to core unless that is
-// negative. Threads that are started later inherit the choice.
-func pin(core int) error {
-	runtime.LockOSThread()
-	return pinThread(0, core)
-}
-
-func pinThread(id, core int) error {
+// pin pins a thread, 0 for the caller's, to core unless that is negative. Threads that it starts later
+// inherit the choice.
+func pin(id, core int) error {
 	if core < 0 {
 		return nil
 	}
@@ -54,7 +49,7 @@ func pinProcess(core int) error {
 	for _, t := range tasks {
 		id, err := strconv.Atoi(t.Name())
 		if err == nil {
-			threads, err = append(threads, id), pinThread(id, core)
+			threads, err = append(threads, id), pin(id, core)
 		}
 		if err != nil {
 			return err

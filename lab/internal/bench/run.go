@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -139,11 +140,12 @@ func OnCore(ctx context.Context, core int, f func() error) error {
 	go func() {
 		// Not unlocked: the thread ends with the goroutine, and no other one inherits
 		// where it may run.
-		if err := pin(core); err != nil {
-			ended <- err
-			return
+		runtime.LockOSThread()
+		err := pin(0, core)
+		if err == nil {
+			err = f()
 		}
-		ended <- f()
+		ended <- err
 	}()
 	return caused(ctx, <-ended)
 }

@@ -105,18 +105,13 @@ func TestBoth(t *testing.T) {
 		for _, bytes := range []int{1, 2, 3, 13, 4096, 70_000} {
 			x := short(test, "memory", bytes)
 			x.VIs = 3
-			side, err := both(t.Context(), x)
-			if err != nil {
-				t.Fatalf("%s of %d bytes: %v", test, bytes, err)
-			}
+			side := must.Get(both(t.Context(), x))(t)
 			check(t, &x, &side)
 		}
 	}
 	x := short(Put, "memory", 64)
 	x.Reliability = "unreliable"
-	if _, err := both(t.Context(), x); err != nil {
-		t.Errorf("on an unreliable VI: %v", err)
-	}
+	must.Get(both(t.Context(), x))(t)
 }
 
 func TestRunEndsWithContext(t *testing.T) {

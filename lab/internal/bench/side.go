@@ -88,23 +88,15 @@ func (s *Side) SwitchRate() float64 { return s.perSecond(float64(s.Switches)) }
 // MessageRate is messages a second.
 func (s *Side) MessageRate() float64 { return s.perSecond(float64(s.Messages)) }
 
-// account holds what a worker had used when it began to measure.
-type account struct {
-	started time.Time
-	before  Side
-}
-
-func startAccount() *account {
-	before := used()
-	return &account{time.Now(), before}
-}
-
-// end adds to s what was used since.
-func (a *account) end(s *Side) {
-	s.Elapsed = time.Since(a.started)
-	now := used()
-	s.CPU, s.Switches = now.CPU-a.before.CPU, now.Switches-a.before.Switches
-	s.Mallocs, s.Collections = now.Mallocs-a.before.Mallocs, now.Collections-a.before.Collections
+// account counts what this process uses from now on, until the function that it returns puts that into s.
+func (s *Side) account() (end func()) {
+	before, started := used(), time.Now()
+	return func() {
+		s.Elapsed = time.Since(started)
+		now := used()
+		s.CPU, s.Switches = now.CPU-before.CPU, now.Switches-before.Switches
+		s.Mallocs, s.Collections = now.Mallocs-before.Mallocs, now.Collections-before.Collections
+	}
 }
 
 // used returns what this process has used so far.

@@ -136,9 +136,9 @@ func (p *part) openNIC(ctx context.Context, address string) (*via.NIC, error) {
 
 // counted adds to side the messages that f counts, and what they took.
 func (p *part) counted(side *Side, f func() (messages uint64, err error)) (err error) {
-	a := startAccount()
+	end := side.account()
 	side.Messages, err = f()
-	a.end(side)
+	end()
 	side.Bytes = side.Messages * uint64(p.Bytes)
 	return err
 }
@@ -160,7 +160,7 @@ func (p *part) timed(side *Side, turn func(i int) error) error {
 	side.Latencies = newHistogram()
 	rate := ticks.Rate(min(calibration, p.For))
 	budget := uint64(float64(p.For) * rate)
-	var a *account
+	var counted func()
 	last := ticks.Now()
 	end := last + budget/10
 	times := make([]uint64, 0, 4096)
@@ -175,7 +175,7 @@ func (p *part) timed(side *Side, turn func(i int) error) error {
 			continue
 		}
 		// Between two turns, so that it counts for neither.
-		if a != nil {
+		if counted != nil {
 			side.Messages += ways * uint64(len(times))
 			side.Bytes += ways * uint64(p.Bytes) * uint64(len(times))
 			for _, t := range times {
@@ -185,11 +185,11 @@ func (p *part) timed(side *Side, turn func(i int) error) error {
 		times = times[:0]
 		switch {
 		case now < end:
-		case a != nil:
-			a.end(side)
+		case counted != nil:
+			counted()
 			return nil
 		default:
-			a = startAccount()
+			counted = side.account()
 			end = ticks.Now() + budget
 		}
 		last = ticks.Now()

@@ -2,6 +2,7 @@
 package breakdown
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,8 @@ type round struct {
 	whole  float64
 }
 
-func sum(spent [phaseCount]float64) (sum float64) {
+// sum is that of all phases.
+func sum[T uint64 | float64](spent [phaseCount]T) (sum T) {
 	for _, s := range spent {
 		sum += s
 	}
@@ -160,7 +162,7 @@ func (p *pair) phases(ctx context.Context, d time.Duration, border float64) (spe
 	if err := bench.Rounds(ctx, d, leastMessages, one); err != nil {
 		return spent, err
 	}
-	slices.SortFunc(all, func(a, b timeline) int { return int(a.total()) - int(b.total()) })
+	slices.SortFunc(all, func(a, b timeline) int { return cmp.Compare(sum(a.spent), sum(b.spent)) })
 	all = all[:max(int(keep*float64(len(all))), 1)]
 	for i := range all {
 		for f := range phaseCount {

@@ -32,13 +32,6 @@ type timeline struct {
 	marks   [phaseCount]uint32
 }
 
-func (t *timeline) total() (sum uint64) {
-	for _, s := range t.spent {
-		sum += s
-	}
-	return sum
-}
-
 func (t *timeline) begin(p phase) {
 	t.spent, t.marks = [phaseCount]uint64{}, [phaseCount]uint32{}
 	t.on, t.now = t.watched, p

@@ -51,12 +51,8 @@ func TestInOrder(t *testing.T) {
 	s := load(t, "sonic-via")
 	for _, n := range []int{8, 32, 64, 100, 1024, 4096} {
 		blocks := (n + 31) / 32
-		if got := count(run(t, coherence.Options{System: s, Mechanism: coherence.EDT, Bytes: n}), coherence.Payload); got != 2*blocks {
-			t.Errorf("edt, %d bytes: %d transactions for %d blocks", n, got, blocks)
-		}
-		if got := count(run(t, coherence.Options{System: s, Mechanism: coherence.CNI, Bytes: n}), coherence.Queue); got != 2*blocks {
-			t.Errorf("cni, %d bytes: %d transactions for %d blocks", n, got, blocks)
-		}
+		should.Be(t, count(run(t, coherence.Options{System: s, Mechanism: coherence.EDT, Bytes: n}), coherence.Payload), 2*blocks, "edt, %d bytes", n)
+		should.Be(t, count(run(t, coherence.Options{System: s, Mechanism: coherence.CNI, Bytes: n}), coherence.Queue), 2*blocks, "cni, %d bytes", n)
 	}
 }
 
@@ -74,9 +70,7 @@ func TestStride(t *testing.T) {
 func TestLazyPointers(t *testing.T) {
 	s := load(t, "sonic-via")
 	for n, want := range map[int]int{64: 2, 4096: 2, 8192: 2, 8193: 4, 20000: 6} {
-		if got := count(run(t, coherence.Options{System: s, Mechanism: coherence.CNI, Bytes: n}), coherence.Pointers); got != want {
-			t.Errorf("%d bytes: %d, want %d", n, got, want)
-		}
+		should.Be(t, count(run(t, coherence.Options{System: s, Mechanism: coherence.CNI, Bytes: n}), coherence.Pointers), want, "%d bytes", n)
 	}
 }
 
@@ -90,9 +84,7 @@ func TestQueueIsInOrder(t *testing.T) {
 	if copied.Transfer <= plain.Transfer || copied.Total() <= plain.Total() {
 		t.Errorf("in order %v, shuffled %v", plain, copied)
 	}
-	if a, b := count(plain, coherence.Queue), count(copied, coherence.Queue); a != b {
-		t.Errorf("%d transactions of the queue in order, %d of a copy", a, b)
-	}
+	should.Be(t, count(copied, coherence.Queue), count(plain, coherence.Queue), "transactions of the queue, copied and in order")
 }
 
 // small is a machine whose caches are so small that blocks leave them all the time.
@@ -161,9 +153,7 @@ func TestRates(t *testing.T) {
 	at := func(m coherence.Mechanism, rate float64) float64 {
 		return run(t, coherence.Options{System: s, Mechanism: m, Bytes: 1024, DMARate: rate}).Transfer.Microseconds()
 	}
-	if a, b := at(coherence.EDT, 1600), at(coherence.EDT, 800); a != b {
-		t.Errorf("edt: %v and %v us", a, b)
-	}
+	should.Be(t, at(coherence.EDT, 800), at(coherence.EDT, 1600), "edt")
 	for _, m := range []coherence.Mechanism{coherence.CCDMAIntv, coherence.CCDMARetr, coherence.DMA, coherence.Inline} {
 		// 32 bytes are 2 data cycles of 16 bytes, 3 at three quarters of the rate, 4 at half.
 		full, three, half := at(m, 1600), at(m, 1200), at(m, 800)

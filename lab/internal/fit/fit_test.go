@@ -116,9 +116,7 @@ func TestTransferHoldsTheFit(t *testing.T) {
 	all := rows(t)
 	got := must.Get(fit.Transfer(context.Background(), all))(t)
 	s := must.Get(profile.Systems.Load("sonic-via"))(t)
-	if built := (fit.Interface{Start: float64(s.NIC.Start / s.NIC.Cycle), Frame: float64(s.NIC.Frame / s.NIC.Cycle)}); got != built {
-		t.Errorf("the fit finds %+v, the platform has %+v", got, built)
-	}
+	should.Be(t, got, fit.Interface{Start: float64(s.NIC.Start / s.NIC.Cycle), Frame: float64(s.NIC.Frame / s.NIC.Cycle)}, "the platform has another fit")
 	ends := slices.DeleteFunc(slices.Clone(all), func(r published.Row) bool { return r.ID != "004-033" && r.ID != "004-034" })
 	must.Be(t, len(ends), 2, "rows")
 	should.Give(fit.Transfer(context.Background(), ends))(t, got, "from the two ends alone")

@@ -54,18 +54,20 @@ func TestUnits(t *testing.T) {
 	if p.Sender.Read != (profile.Cost{Overhead: 200_000, PerByte: 142857}) || p.Sender.Write.Overhead != 3_000_000 {
 		t.Errorf("sender: %+v", p.Sender)
 	}
-	if got := p.Receiver.Write.Transfer(1000); got != profile.Micros(23) {
-		t.Errorf("1000 bytes at 50 MB/s after 3 us: %v", got.Microseconds())
+	should.Be(t, p.Receiver.Write.Transfer(1000), profile.Micros(23), "1000 bytes at 50 MB/s after 3 us")
+}
+
+// replaced is a text in which one thing stands in place of another, which is there.
+func replaced(t *testing.T, text, old, new string) string {
+	t.Helper()
+	if !strings.Contains(text, old) {
+		t.Fatalf("no %q to replace", old)
 	}
+	return strings.Replace(text, old, new, 1)
 }
 
 func TestBadProfiles(t *testing.T) {
-	replace := func(old, new string) string {
-		if !strings.Contains(good, old) {
-			t.Fatalf("no %q to replace", old)
-		}
-		return strings.Replace(good, old, new, 1)
-	}
+	replace := func(old, new string) string { return replaced(t, good, old, new) }
 	for _, c := range []struct {
 		name, text, key string
 		want            error
@@ -155,11 +157,7 @@ func TestBases(t *testing.T) {
 			return own.Sender.FullDuplex && !own.Receiver.FullDuplex
 		}},
 	} {
-		own, err := profile.Parse("mine.toml", []byte("base = \""+c.name+"\"\n"+c.text))
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
+		own := must.Get(profile.Parse("mine.toml", []byte("base = \""+c.name+"\"\n"+c.text)))(t)
 		base := must.Get(profile.Hosts.Load(c.name))(t)
 		if !c.check(own, base) {
 			t.Errorf("%s with %q: %+v", c.name, c.text, own)
@@ -227,17 +225,9 @@ func TestDataCycles(t *testing.T) {
 }
 
 func TestBadMemorySystems(t *testing.T) {
-	source := func(name string) string {
-		text := must.Get(profile.Systems.Source(name))(t)
-		return string(text)
-	}
+	source := func(name string) string { return string(must.Get(profile.Systems.Source(name))(t)) }
 	bus, pcie := source("sonic-via"), source("pcie4-x16-100g")
-	replace := func(text, old, new string) string {
-		if !strings.Contains(text, old) {
-			t.Fatalf("no %q to replace", old)
-		}
-		return strings.Replace(text, old, new, 1)
-	}
+	replace := func(text, old, new string) string { return replaced(t, text, old, new) }
 	for _, c := range []struct {
 		name, text, key string
 		want            error
@@ -282,8 +272,7 @@ func TestBadMemorySystems(t *testing.T) {
 // FuzzParseMemory: any text gives a usable memory system or an *Error.
 func FuzzParseMemory(f *testing.F) {
 	for _, name := range profile.Systems.Names() {
-		text := must.Get(profile.Systems.Source(name))(f)
-		f.Add(string(text))
+		f.Add(string(must.Get(profile.Systems.Source(name))(f)))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := profile.ParseMemory("fuzz.toml", []byte(text))
@@ -336,10 +325,7 @@ func TestBadCellFiles(t *testing.T) {
 		{"send = 20", "send = 9223372036854775807", "nic.send", profile.ErrValue},
 		{`"56 B"`, `"47 B"`, "nic.cell", profile.ErrValue},
 	} {
-		if !strings.Contains(goodCells, c.old) {
-			t.Fatalf("no %q to replace", c.old)
-		}
-		_, err := profile.ParseCells("dir/mine.toml", []byte(strings.Replace(goodCells, c.old, c.new, 1)))
+		_, err := profile.ParseCells("dir/mine.toml", []byte(replaced(t, goodCells, c.old, c.new)))
 		refused(t, c.new, err, c.key, c.want)
 	}
 }
@@ -363,14 +349,12 @@ func FuzzParseCells(f *testing.F) {
 // TestCellsBase: a platform with cells takes from its base what it does not say itself, and a
 // base of another kind is refused.
 func TestCellsBase(t *testing.T) {
-	mini, err := profile.CellHosts.Load("mini")
-	must.OK(t, err)
-	want := *mini
+	want := *must.Get(profile.CellHosts.Load("mini"))(t)
 	want.Name, want.Path = "fast", 70_000
 	dir := t.TempDir()
 	if got, err := profile.CellHosts.Load(written(t, dir, "fast.toml", "base = \"mini\"\n[path]\nlatency = \"70 ns\"\n")); err != nil || *got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	_, err = profile.ParseCells("dir/mine.toml", []byte("base = \"alcor\"\n"))
+	_, err := profile.ParseCells("dir/mine.toml", []byte("base = \"alcor\"\n"))
 	refused(t, "a base of another kind", err, "base", profile.ErrBase)
 }

@@ -232,9 +232,7 @@ func livePair(t *testing.T, p via.Policy) (nics [2]*via.NIC, ends [2]*via.Conn) 
 	})
 	must.OK(t, err)
 	for i, d := range []*emulator.Device{a, b} {
-		if nics[i], err = via.OpenDevice(t.Context(), d, via.Options{Policy: p}); err != nil {
-			t.Fatal(err)
-		}
+		nics[i] = must.Get(via.OpenDevice(t.Context(), d, via.Options{Policy: p}))(t)
 		t.Cleanup(func() {
 			clock.stopped.Store(false)
 			should.OK(t, nics[i].Close())

@@ -31,9 +31,7 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 		t.Errorf("%d pictures, %d steps, %d announced", n, steps, report.PageSteps(o))
 	}
 	for _, want := range []string{"<td>r1</td>", `<td>quantity</td><td class="n">&gt;50</td>`} {
-		if !bytes.Contains(page, []byte(want)) {
-			t.Errorf("the page has no %s", want)
-		}
+		should.Contain(t, string(page), want)
 	}
 	should.Same(t, page, must.Get(report.Page(context.Background(), o))(t), "two pages differ")
 	stop := errors.New("stop")

@@ -1,6 +1,9 @@
 package virtual
 
 import (
+	"math"
+
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/events"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -156,4 +159,152 @@ func (m *machine) arrived(f *flow) int {
 		n -= n % b
 	}
 	return n
+}
+
+// decide ends the processor's job and starts what it decided.
+func (m *machine) decide(c *nic) {
+	j := c.job
+	c.job = noJob
+	switch j {
+	case startHostTx:
+		m.startHostTx(c.out)
+	case startHostRcv:
+		m.startHostRcv(c.in)
+	case startNetTx:
+		m.startNetTx(c.out)
+	case armNetRcv:
+		m.arm(c.in)
+	case workHeader:
+		c.in.headers++
+	}
+}
+
+func (m *machine) startHostTx(f *flow) {
+	bytes := f.length(f.started)
+	if _, err := f.send.Start(bytes); err != nil {
+		f.from.reading = false
+		return
+	}
+	m.applyChanges(f, f.started)
+	m.notes(f.from, m.o.Profile.NIC.LogSend)
+	f.started++
+	cost := m.overBus(f.cost[dmalog.HostTx])
+	f.hostTx = move{active: true, decided: f.from.began, issued: m.Now, from: m.Now + cost.Overhead,
+		end: m.Now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst,
+		queued: f.postedFrames - f.started}
+	m.Set(f.events[hostTxEnd], f.hostTx.end)
+	m.share(f.from)
+}
+
+func (m *machine) startNetTx(f *flow) {
+	m.progress(f.send, f.hostTx.progress(m.Now))
+	f.send.SetBacklog(f.postedFrames - f.started)
+	t, ok := f.send.Next()
+	if !ok {
+		return
+	}
+	cost := f.cost[dmalog.NetTx]
+	view, _ := f.send.Head()
+	f.netTx = move{active: true, decided: f.from.began, issued: m.Now, perByte: cost.PerByte, bytes: t.Bytes, from: m.Now + cost.Overhead, view: view}
+	f.leaving, f.pulse = int(t.Frame), t
+	if m.trunk != nil {
+		m.enter(f)
+	} else {
+		m.depart(f)
+	}
+}
+
+// depart lets a netTx pulse go that has a path.
+func (m *machine) depart(f *flow) {
+	if f.pulse.Offset == 0 && f.armed <= f.leaving {
+		f.stalled = true // back-pressure: the receiver has no buffer armed
+		return
+	}
+	m.flow(f, f.pulse.Offset == 0)
+}
+
+// flow lets the bytes of a netTx pulse go, the control message ahead if the pulse
+// is a frame's first.
+func (m *machine) flow(f *flow, first bool) {
+	p := &f.netTx
+	cost := profile.Cost{PerByte: p.perByte}
+	begin := p.from
+	if first {
+		p.first = true
+		p.from += cost.Bytes(m.o.Profile.Link.Header)
+	}
+	if m.trunk != nil {
+		if !first && m.starts(f) {
+			p.from += cost.Bytes(fragmentHeader)
+		}
+		m.passes(f, begin)
+	}
+	p.began, p.flowing = p.from, true
+	p.end = p.from + cost.Bytes(p.bytes)
+	m.Set(f.events[netTxEnd], max(p.end, m.Now))
+	arrival := *p
+	arrival.from += m.o.Profile.Link.Latency
+	arrival.end += m.o.Profile.Link.Latency
+	if first {
+		f.receiveBegan = begin + m.o.Profile.Link.Latency
+		f.receiveFrom = arrival.from
+		m.Set(f.events[headerIn], arrival.from)
+	}
+	f.wire.push(arrival)
+	if f.wire.count == 1 {
+		m.Set(f.events[pulseIn], arrival.end)
+	}
+	m.share(f.from)
+	m.share(f.to)
+	m.look(f.to)
+}
+
+// arm gives the receive engine a buffer for the next frame of a flow.
+func (m *machine) arm(f *flow) {
+	if _, err := f.receive.Start(f.length(f.armed)); err != nil {
+		return
+	}
+	f.wire.landed = 0
+	f.receiving = true
+	f.armed++
+	if f.stalled && f.armed > f.leaving {
+		f.stalled = false
+		// The first bytes arrived before the receiver had armed a buffer.
+		f.netTx.from = max(f.netTx.from, m.Now-m.o.Profile.Link.Latency)
+		m.flow(f, true)
+	}
+}
+
+func (m *machine) startHostRcv(f *flow) {
+	m.progress(f.receive, m.arrived(f))
+	t, ok := f.receive.Next()
+	if !ok {
+		f.to.writing = false
+		return
+	}
+	cost := m.overBus(f.cost[dmalog.HostRcv])
+	f.hostRcv = move{active: true, decided: f.to.began, issued: m.Now, from: m.Now + cost.Overhead,
+		end: m.Now + cost.Transfer(t.Bytes), perByte: cost.PerByte, bytes: t.Bytes}
+	m.Set(f.events[hostRcvEnd], f.hostRcv.end)
+	m.share(f.to)
+}
+
+// progress hands a progress counter to a device whose frame is still arriving.
+func (m *machine) progress(d *pipeline.Device, total int) {
+	if d.Filling() {
+		m.note(d.Arrived(total))
+	}
+}
+
+// maxPerByte keeps the time of the longest frame in range, in femtoseconds.
+const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
+
+func (m *machine) applyChanges(f *flow, frame int) {
+	for _, c := range m.o.Changes {
+		if c.Frame == frame {
+			cost := &f.cost[c.Engine]
+			cost.Overhead = profile.Time(float64(cost.Overhead) * c.Overhead)
+			cost.PerByte = min(max(int64(float64(cost.PerByte)/c.Bandwidth), 1), maxPerByte)
+		}
+	}
 }

@@ -165,9 +165,7 @@ func TestSharedMemory(t *testing.T) {
 	p.NIC.Memory = profile.NewCost(0, 250).PerByte
 	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "static", pipeline.Parameters{MinPulseSend: 5000, MinPulseReceive: 8000}), Payload: 8000, Count: 1, Log: true})
 	hostTx, pulses := of(r.Log, 0, dmalog.HostTx)[0], of(r.Log, 0, dmalog.NetTx)
-	if took := profile.Time(hostTx.End - hostTx.Start); took != profile.Micros(3+80) {
-		t.Errorf("hostTx takes %v us", took.Microseconds())
-	}
+	should.Be(t, profile.Time(hostTx.End-hostTx.Start), profile.Micros(3+80), "hostTx takes")
 	beside := profile.Time(hostTx.End - pulses[0].Start).Microseconds()
 	// The bus takes its rate in 80 of the 83 us of a transfer.
 	want := beside + (5000-beside*(250-100*80.0/83))/200
@@ -187,9 +185,7 @@ func TestIdleFramesAreAlike(t *testing.T) {
 		should.Be(t, d, r.Latency, "frame %d: first", i)
 	}
 	late := run(t, virtual.Options{Profile: load(t, "alcor"), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8192, Count: 1, Warmup: 20})
-	if late.Latency != r.Latency {
-		t.Errorf("after a warm-up: %v, before %v", late.Latency, r.Latency)
-	}
+	should.Be(t, late.Latency, r.Latency, "after a warm-up")
 }
 
 func TestSameSeedSameResult(t *testing.T) {
@@ -203,27 +199,6 @@ func TestSameSeedSameResult(t *testing.T) {
 		o.Seed = 8
 		if other := run(t, o); reflect.DeepEqual(first.Log, other.Log) {
 			t.Errorf("%s: another seed gives the same run", name)
-		}
-	}
-}
-
-// TestAutoFollowsAPlatformThatChanges: bandwidth or overhead of one engine changes by
-// a factor of two in the middle of a run. 200 frames later the latency is within 3 %
-// of that of a policy that has learned on the new platform alone.
-func TestAutoFollowsAPlatformThatChanges(t *testing.T) {
-	for _, name := range []string{"p6-natoma", "alcor", "pcie4-x16-100g"} {
-		for _, e := range []dmalog.Engine{dmalog.HostTx, dmalog.NetTx, dmalog.HostRcv} {
-			for _, factors := range [][2]float64{{1, 0.5}, {1, 2}, {2, 1}, {0.5, 1}} {
-				change := virtual.Change{Frame: 100, Engine: e, Overhead: factors[0], Bandwidth: factors[1]}
-				o := virtual.Options{Profile: load(t, name), Plan: plan(t, "auto", pipeline.Parameters{}), Payload: 8192, Count: 1,
-					Warmup: 300, Changes: []virtual.Change{change}}
-				followed := run(t, o).Latency
-				o.Changes[0].Frame = 0
-				fresh := run(t, o).Latency
-				if float64(followed) > 1.03*float64(fresh) {
-					t.Errorf("%s, %v overhead x%g bandwidth x%g: %v us, learned afresh %v us", name, e, factors[0], factors[1], followed.Microseconds(), fresh.Microseconds())
-				}
-			}
 		}
 	}
 }
@@ -304,9 +279,7 @@ func TestRequestByHand(t *testing.T) {
 		(0.5 + 1) + // overhead, control message
 		7 + 4 + // latency, packet
 		5) // host
-	if took != want {
-		t.Errorf("%v us, by hand %v", took.Microseconds(), want.Microseconds())
-	}
+	should.Be(t, took, want)
 	sent, came := of(log, 0, dmalog.NetTx), of(log, 0, dmalog.NetRcv)
 	if len(sent) != 1 || len(came) != 1 || len(log) != 2 || sent[0].Bytes != 200 || came[0].End-sent[0].End != int64(profile.Micros(7)) {
 		t.Errorf("the request on the wire: %v, %v", sent, came)
