@@ -2,7 +2,6 @@ package conform
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"iter"
@@ -35,7 +34,10 @@ var channels = []section{{"channels", []entry{
 	{"several senders", testChannelSenders},
 	{"placement", testChannelPlacement},
 	{"multicast", testChannelMulticast},
-	{"barrier", testChannelBarrier},
+	{"barrier", func(w *World) {
+		testChannelBarrier(w, channel.High)
+		testChannelBarrier(w, channel.Low)
+	}},
 	{"drops", testChannelDrops},
 	{"memory out of reach", testChannelOutOfReach},
 	{"waits", testChannelWaits},
@@ -115,12 +117,6 @@ func (w *World) sendWords(c *channel.Channel, p channel.Priority, start, stop in
 		}
 		return err == nil
 	})
-}
-
-// counters are those of a NIC.
-func (w *World) counters(nic *via.NIC) map[string]uint64 {
-	w.Helper()
-	return Must(nic.Counters())(w)
 }
 
 // words makes n words at random, of which the first has a number of its own.
@@ -204,15 +200,12 @@ func (w *World) deliver(from, to *channel.Channel, p channel.Priority, start int
 	return m
 }
 
-// freePages frees pages when the check has ended.
-func (w *World) freePages(pages *channel.Pages) {
-	w.Cleanup(func() {
-		ctx, cancel := afterwards()
-		defer cancel()
-		if err := pages.Close(ctx); err != nil {
-			w.Error(err)
-		}
-	})
+// newPages makes pages of a NIC, which are freed when the check has ended.
+func (w *World) newPages(nic *via.NIC) *channel.Pages {
+	w.Helper()
+	pages := Must(channel.NewPages(Context(w), nic, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
+	closeAfterwards(w, pages.Close)
+	return pages
 }
 
 // channels opens one pair of channels.
@@ -260,15 +253,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 		segments[i] = datasheet.DataSegment{Address: (*m).Address() + uint64(x.at[i]), Handle: (*m).Handle()}
 	}
 	x.Channel = Must(w.A.CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: segments[0], Recv: segments[1]}))(w)
-	w.Cleanup(func() {
-		ctx, cancel := afterwards()
-		defer cancel()
-		for _, end := range []func(context.Context) error{x.Close, x.send.Close, x.recv.Close} {
-			if err := end(ctx); err != nil {
-				w.Error(err)
-			}
-		}
-	})
+	closeAfterwards(w, x.Close, x.send.Close, x.recv.Close)
 	l := Must(channel.Listen(w.B, "raw", channel.Options{}))(w)
 	w.Until("a connection", func() bool {
 		_, err := x.ConnectRequest(ctx, l.Address(), "")
@@ -278,11 +263,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 		return err == nil
 	})
 	y = Must(l.Accept(ctx))(w)
-	w.Cleanup(func() {
-		if err := y.Close(); err != nil {
-			w.Error(err)
-		}
-	})
+	closeAtEnd(w, y)
 	OK(w, l.Close())
 	return x, y
 }

@@ -28,7 +28,7 @@ func testChannelDrops(w *World) {
 	OK(w, x.Allow(0, words-1))
 	before := bytes.Clone(x.pages(1))
 	OK(w, x.recv.SetAttributes(Context(w), via.MemoryAttributes{ReadOnly: true}))
-	dropped := func() uint64 { return w.counters(w.A)[datasheet.CounterCellsDropped.String()] }
+	dropped := func() uint64 { return Must(w.A.Counters())(w)[datasheet.CounterCellsDropped.String()] }
 	start, sent := dropped(), uint64(0)
 	stop := y.SendPages().Put(0, w.words(int(words)-1))
 	for n := uint64(0); n < 1200; {
@@ -98,9 +98,8 @@ func testChannelOutOfReach(w *World) {
 		OK(w, x.Send(datasheet.PriorityLow, 0, 300))
 		// A copy that is read when the memory is in reach again would be whole.
 		w.leave(x)
-		if s := Must(x.SendStatus())(w); s.Result[datasheet.PriorityLow] != datasheet.ChannelUnreadable {
-			w.Errorf("%+v, of memory out of reach", s)
-		}
+		s := Must(x.SendStatus())(w)
+		wantEqual(w, s.Result[datasheet.PriorityLow], datasheet.ChannelUnreadable, "the result of memory out of reach")
 		m, there := w.nextPDU(y)
 		if !there || m.Err == channel.ErrCRC {
 			return false
@@ -120,9 +119,8 @@ func testChannelOutOfReach(w *World) {
 		return there
 	})
 	OK(w, tag.Close(ctx))
-	if s := Must(x.SendStatus())(w); s.Result[datasheet.PriorityLow] != datasheet.ChannelTaken {
-		w.Errorf("%+v, of memory in reach", s)
-	}
+	s := Must(x.SendStatus())(w)
+	wantEqual(w, s.Result[datasheet.PriorityLow], datasheet.ChannelTaken, "the result of memory in reach")
 }
 
 // testChannelDeviceMemory makes channels until the NIC has no number or no memory left. Before, some have done their work.
@@ -134,9 +132,7 @@ func testChannelDeviceMemory(w *World) {
 		OK(w, clients[i].Close())
 		OK(w, servers[i].Close())
 	}
-	if now := freeMemory(w); now != before {
-		w.Errorf("%d bytes of its memory were free, and %d are after channels were closed", before, now)
-	}
+	wantEqual(w, freeMemory(w), before, "free bytes of the NIC's memory after channels were closed")
 	m := w.alloc(w.A, 3<<14) // eager memory has a copy in the NIC
 	segment := datasheet.DataSegment{Address: (m.Address() + 1<<14 - 1) &^ (1<<14 - 1), Handle: m.Handle()}
 	a := driver.ChannelAttributes{Ptag: w.A.Ptag(), Page: datasheet.MaxChannelPageLog2, Send: segment, Recv: segment}

@@ -3,6 +3,7 @@ package conform
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
@@ -23,19 +24,14 @@ func testChannelOneCell(w *World) {
 			from, to := way[0], way[1]
 			want := w.words(1 + i%5)
 			m := w.deliver(from, to, channel.Priority(i%2), i*100, want)
-			if took := (m.End - m.Start + to.Words()) % to.Words(); took != datasheet.CellPayload/channel.Word+2 {
-				w.Errorf("a cell, its CRC and its clock take %d words", took)
-			}
-			if crc := crcOf(want); m.CRC != crc {
-				w.Errorf("CRC %08x, want %08x", m.CRC, crc)
-			}
+			took := (m.End - m.Start + to.Words()) % to.Words()
+			wantEqual(w, took, datasheet.CellPayload/channel.Word+2, "words of a cell, its CRC and its clock")
+			wantEqual(w, m.CRC, crcOf(want), "CRC")
 			w.releasePDU(to, m)
 		}
 	}
 	_, err := x.Poll()
-	if err != via.ErrNotDone {
-		w.Errorf("error %v, want the bare ErrNotDone", err)
-	}
+	wantEqual(w, err, error(via.ErrNotDone), "the bare error")
 	w.wantNoDrops(x, y)
 }
 
@@ -86,9 +82,7 @@ func testChannelMessages(w *World) {
 				if !w.losing.Load() && m.Start != end {
 					w.Errorf("message %d begins at %d, the one before ends at %d", j, m.Start, end)
 				}
-				if crc := crcOf(want); m.CRC != crc {
-					w.Errorf("message %d: CRC %08x, want %08x", j, m.CRC, crc)
-				}
+				wantEqual(w, m.CRC, crcOf(want), "the CRC of message %d", j)
 				end = m.End
 				w.releasePDU(y, m)
 			}
@@ -111,9 +105,7 @@ func testChannelWraps(w *World) {
 			// It lands at the same offset.
 			want := w.words(c.length)
 			stop := w.putWords(x, c.start, want)
-			if stop != (c.start+c.length)%words {
-				w.Errorf("%d words from %d end at %d", c.length, c.start, stop)
-			}
+			wantEqual(w, stop, (c.start+c.length)%words, "the end of %d words from %d", c.length, c.start)
 			if !w.try("a message around the double page", c.length, func() bool {
 				w.allowWords(y, c.start, (c.start+words-1)%words)
 				w.sendWords(x, channel.Low, c.start, stop)
@@ -128,10 +120,9 @@ func testChannelWraps(w *World) {
 			}) {
 				continue
 			}
-			for i, b := range want {
-				if at := (c.start*channel.Word + i) % (2 * size); y.RecvPages().Bytes()[at] != b {
-					w.Fatalf("%d words from %d: byte %d differs", c.length, c.start, at)
-				}
+			pages := y.RecvPages().Bytes()
+			if twice := slices.Concat(pages, pages); !bytes.HasPrefix(twice[c.start*channel.Word:], want) {
+				w.Fatalf("%d words from %d differ in the double page", c.length, c.start)
 			}
 		}
 		OK(w, x.Close())
@@ -158,18 +149,14 @@ func testChannelSpaced(w *World) {
 			crc = crcOf(want)
 		}
 		state = state.Update(payload)
-		if got := binary.LittleEndian.Uint32(cell[datasheet.CellPayload:]); got != crc {
-			w.Errorf("cell %d: CRC %08x, want %08x", i, got, crc)
-		}
+		wantEqual(w, binary.LittleEndian.Uint32(cell[datasheet.CellPayload:]), crc, "the CRC of cell %d", i)
 		clock := binary.LittleEndian.Uint64(cell[datasheet.CellPayload+channel.Word:])
 		if clock < last {
 			w.Errorf("cell %d came at %d, the one before at %d", i, clock, last)
 		}
 		last = clock
 	}
-	if m.Stamp != time.Duration(last)*datasheet.ClockResolution {
-		w.Errorf("stamp %v, want %d units", m.Stamp, last)
-	}
+	wantEqual(w, m.Stamp, time.Duration(last)*datasheet.ClockResolution, "stamp")
 }
 
 // testChannelRoom has messages find less room than they need: nothing is written at the stop offset

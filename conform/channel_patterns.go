@@ -74,12 +74,11 @@ func testChannelPlacement(w *World) {
 		whole := channel.PDU{Start: start, Length: len(header) + size}
 		damaged := whole
 		damaged.Err = channel.ErrCRC
-		if _, _, _, err := y.Placed(damaged, len(header)); err != channel.ErrCRC {
-			w.Errorf("a damaged message: error %v", err)
-		}
+		_, _, _, err := y.Placed(damaged, len(header))
+		wantEqual(w, err, error(channel.ErrCRC), "a damaged message")
 		OK(w, x.Close())
 		OK(w, y.Close())
-		_, _, _, err := y.Placed(whole, len(header))
+		_, _, _, err = y.Placed(whole, len(header))
 		wantError(w, "a closed channel", err, net.ErrClosed)
 	}
 }
@@ -87,8 +86,7 @@ func testChannelPlacement(w *World) {
 // testChannelMulticast sends one double page on many channels.
 func testChannelMulticast(w *World) {
 	ctx := Context(w)
-	pages := Must(channel.NewPages(ctx, w.A, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
-	w.freePages(pages)
+	pages := w.newPages(w.A)
 	const members = 6
 	clients, servers := w.Channels(members, channel.Options{Send: pages}, channel.Options{})
 	other, _ := w.channels(channel.Options{})
@@ -105,19 +103,14 @@ func testChannelMulticast(w *World) {
 				to = to[n:]
 				w.A.Poll()
 			}
-			var still []*channel.Channel
-			for i, s := range servers {
-				if !slices.Contains(missing, clients[i]) {
-					continue
-				}
+			missing = slices.DeleteFunc(slices.Clone(missing), func(c *channel.Channel) bool {
+				s := servers[slices.Index(clients, c)]
 				m, there := w.takePDU(s, want)
-				if !there {
-					still = append(still, clients[i])
-					continue
+				if there {
+					w.releasePDU(s, m)
 				}
-				w.releasePDU(s, m)
-			}
-			missing = still
+				return there
+			})
 			return len(missing) == 0
 		})
 		for _, c := range clients {
@@ -125,32 +118,21 @@ func testChannelMulticast(w *World) {
 		}
 	}
 	n, err := channel.Multicast(channel.Low, 0, 1, append(clients[:members:members], other)...)
-	if n != 0 {
-		w.Errorf("%d messages were sent on channels that do not share pages", n)
-	}
+	wantEqual(w, n, 0, "messages sent on channels that do not share pages")
 	wantError(w, "other pages", err, via.ErrInvalidParameter)
 	_, err = channel.Dial(ctx, w.A, via.Address{MAC: w.B.Query().Address}.String(), channel.Options{Send: pages, PageSize: 8192})
 	wantError(w, "pages of another size", err, via.ErrInvalidParameter)
 	OK(w, clients[2].Close())
-	if n, err = channel.Multicast(channel.Low, 0, 1, clients...); n != 2 {
-		w.Errorf("%d of the channels before the closed one have taken the message", n)
-	}
+	n, err = channel.Multicast(channel.Low, 0, 1, clients...)
+	wantEqual(w, n, 2, "channels before the closed one that have taken the message")
 	wantError(w, "a channel that is closed", err, net.ErrClosed)
 }
 
-// testChannelBarrier has barriers of both priorities.
-func testChannelBarrier(w *World) {
-	for _, p := range []channel.Priority{channel.High, channel.Low} {
-		testChannelBarrierOf(w, p)
-	}
-}
-
-// testChannelBarrierOf: no participant leaves a round before all have entered it, and all cells
+// testChannelBarrier has a barrier of a priority: no participant leaves a round before all have entered it, and all cells
 // have the priority. A cell that the wire loses holds all of them up until the time is over.
-func testChannelBarrierOf(w *World, priority channel.Priority) {
+func testChannelBarrier(w *World, priority channel.Priority) {
 	ctx := Context(w)
-	pages := Must(channel.NewPages(ctx, w.B, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
-	w.freePages(pages)
+	pages := w.newPages(w.B)
 	const members, rounds = 4, 15
 	clients, servers := w.Channels(members, channel.Options{}, channel.Options{Send: pages})
 	barrier := Must(channel.NewBarrier(servers...))(w)
@@ -195,13 +177,8 @@ func testChannelBarrierOf(w *World, priority channel.Priority) {
 	}
 	for _, c := range append(clients, servers...) {
 		for p := range datasheet.ChannelPriorities {
-			want := uint32(0)
-			if p == priority {
-				want = rounds
-			}
-			if sent, err := c.Sent(p); err != nil || sent.Taken != want {
-				w.Errorf("%d messages of priority %d, %v; %d rounds of priority %d", sent.Taken, p, err, rounds, priority)
-			}
+			want := map[channel.Priority]uint32{priority: rounds}[p]
+			wantEqual(w, Must(c.Sent(p))(w).Taken, want, "messages of priority %d in a barrier of priority %d", p, priority)
 		}
 	}
 	none := channel.NewParticipant(clients[0])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,12 +33,8 @@ func NameService(t *testing.T, open func(*testing.T) NameServiceEnds) {
 		publishName(t, ends.One, "cache-2", two)
 		expectNames(t, ends.Other, "cache", one, two)
 		expectNames(t, ends.Other, "cache-2", two)
-		if err := p.Withdraw(); err != nil {
-			t.Error(err)
-		}
-		if err := p.Withdraw(); err != nil {
-			t.Error("a second withdrawal:", err)
-		}
+		OK(t, p.Withdraw())
+		OK(t, p.Withdraw()) // again
 		awaitLost(ctx, t, p)
 		expectNames(t, ends.Other, "cache", two)
 	})
@@ -51,18 +46,14 @@ func NameService(t *testing.T, open func(*testing.T) NameServiceEnds) {
 			t.Errorf("the later term is %d, the earlier %d", now.Term(), old.Term())
 		}
 		awaitLost(ctx, t, old)
-		if err := old.Withdraw(); err != nil {
-			t.Error(err)
-		}
+		OK(t, old.Withdraw())
 		expectNames(t, ends.One, "cache", one)
 		select {
 		case <-now.Lost():
 			t.Error("the earlier publication has ended the later one")
 		default:
 		}
-		if err := now.Withdraw(); err != nil {
-			t.Error(err)
-		}
+		OK(t, now.Withdraw())
 		again := publishName(t, ends.One, "cache", one)
 		if again.Term() <= now.Term() {
 			t.Errorf("after a withdrawal the term is %d, before it %d", again.Term(), now.Term())
@@ -81,9 +72,7 @@ func NameService(t *testing.T, open func(*testing.T) NameServiceEnds) {
 		ends.Cut()
 		awaitLost(ctx, t, p)
 		w.await(t, two)
-		if err := other.Withdraw(); err != nil {
-			t.Error(err)
-		}
+		OK(t, other.Withdraw())
 		w.await(t)
 	})
 	t.Run("bad input", func(t *testing.T) {
@@ -125,10 +114,7 @@ func nameContext(t *testing.T) context.Context {
 
 func publishName(t *testing.T, s via.NameService, name string, a via.Address) *via.Publication {
 	t.Helper()
-	p, err := s.Publish(nameContext(t), name, a, via.LeastLease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := Must(s.Publish(nameContext(t), name, a, via.LeastLease))(t)
 	t.Cleanup(func() { _ = p.Withdraw() }) // it may have been withdrawn, or be out of reach
 	return p
 }
@@ -150,27 +136,23 @@ func expectNames(t *testing.T, s via.NameService, name string, want ...via.Addre
 	}
 }
 
-// watched keeps what Watch has told last.
+// watched takes what Watch tells.
 type watched struct {
-	mu    sync.Mutex
-	seen  []via.Address
-	told  bool
-	wake  chan struct{}
+	lists chan []via.Address
+	last  []via.Address
 	until context.Context
 }
 
 func watchName(ctx context.Context, t *testing.T, s via.NameService, name string) *watched {
-	w := &watched{wake: make(chan struct{}, 1), until: ctx}
+	never := []via.Address{{Discriminator: "Watch has told nothing yet"}}
+	w := &watched{lists: make(chan []via.Address, 64), last: never, until: ctx}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- s.Watch(ctx, name, func(list []via.Address) {
-			w.mu.Lock()
-			w.seen, w.told = list, true
-			w.mu.Unlock()
 			select {
-			case w.wake <- struct{}{}:
-			default:
+			case w.lists <- list:
+			case <-ctx.Done():
 			}
 		})
 	}()
@@ -183,19 +165,14 @@ func watchName(ctx context.Context, t *testing.T, s via.NameService, name string
 	return w
 }
 
+// await waits until the list that Watch has told last is the wanted one.
 func (w *watched) await(t *testing.T, want ...via.Address) {
 	t.Helper()
-	for {
-		w.mu.Lock()
-		got, told := w.seen, w.told
-		w.mu.Unlock()
-		if told && slices.Equal(got, want) {
-			return
-		}
+	for len(w.lists) > 0 || !slices.Equal(w.last, want) {
 		select {
-		case <-w.wake:
+		case w.last = <-w.lists:
 		case <-w.until.Done():
-			t.Fatalf("Watch has told %v, want %v", got, want)
+			t.Fatalf("Watch has told %v, want %v", w.last, want)
 		}
 	}
 }

@@ -15,8 +15,7 @@ func quiet(o via.Options) via.Options {
 	return o
 }
 
-// OpenNIC opens a NIC that logs nothing, and closes it when the test ends, unless the test
-// has.
+// OpenNIC opens a NIC that logs nothing, and closes it when the test ends, unless the test has.
 func OpenNIC(t T, address string, o via.Options) *via.NIC {
 	t.Helper()
 	nic := Must(via.Open(Context(t), address, quiet(o)))(t)

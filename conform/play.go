@@ -120,10 +120,14 @@ func (p *play) do(words []string) string {
 		return ""
 	}
 	words = strings.Fields(mentioned.ReplaceAllStringFunc(strings.Join(words, " "), func(name string) string { return p.texts[name] }))
-	if f, ok := commands[words[0]]; ok {
+	if f, ok := changes[words[0]]; ok {
+		f(p, script.Parse(words[1:]))
+		return ""
+	}
+	if f, ok := prints[words[0]]; ok {
 		return f(p, script.Parse(words[1:]))
 	}
-	if f := commands[words[min(2, len(words)-1)]]; words[0] == "go" && f != nil {
+	if f := prints[words[min(2, len(words)-1)]]; words[0] == "go" && f != nil {
 		done := make(chan outcome, 1)
 		p.begun[words[1]] = done
 		go func() { done <- outcome{said: f(p, script.Parse(words[3:]))} }()
@@ -364,9 +368,7 @@ func (p *play) value(path string) reflect.Value {
 			v = out[0]
 			continue
 		}
-		field, err := script.Field(reflect.Indirect(v), name)
-		OK(p, err)
-		v = field
+		v = Must(script.Field(reflect.Indirect(v), name))(p)
 	}
 	if cut {
 		from, to, _ := strings.Cut(part, ":")

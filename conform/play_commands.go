@@ -11,23 +11,30 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// commands are those that are no calls. README.md in scripts has them all.
-var commands map[string]func(p *play, a *script.Arguments) string
+// prints and changes are the commands that are no calls: those that print something, and those that never do. README.md in
+// scripts has them all.
+var (
+	prints  map[string]func(p *play, a *script.Arguments) string
+	changes map[string]func(p *play, a *script.Arguments)
+)
 
-func init() { // the functions use commands
-	commands = map[string]func(p *play, a *script.Arguments) string{
-		"vi": (*play).makeVI, "connect": (*play).connect, "request": (*play).request, "fresh": (*play).fresh,
-		"context": (*play).makeContext, "cancel": (*play).cancel, "join": (*play).join, "running": (*play).running,
-		"post": (*play).post, "prepare": (*play).prepare, "write": (*play).write, "read": (*play).read, "take": (*play).take, "take-batch": (*play).takeBatch, "ends": (*play).ends, "heard": (*play).heard, "completions": (*play).completions,
-		"exchange": (*play).exchange, "fill": (*play).fill, "holds": (*play).holds, "hex": (*play).hex,
-		"show": (*play).show, "same": (*play).same, "differ": (*play).differ, "least": (*play).least, "until": (*play).until, "poll": (*play).poll,
+func init() { // the functions use the tables
+	prints = map[string]func(p *play, a *script.Arguments) string{
+		"join": (*play).join, "running": (*play).running, "post": (*play).post, "prepare": (*play).prepare,
+		"write": (*play).write, "read": (*play).read, "take": (*play).take, "take-batch": (*play).takeBatch, "ends": (*play).ends,
+		"heard": (*play).heard, "completions": (*play).completions, "holds": (*play).holds, "hex": (*play).hex,
+		"show": (*play).show, "same": (*play).same, "differ": (*play).differ, "least": (*play).least,
 		"send-from": (*play).sendFrom, "receive-into": (*play).receiveInto, "receive-some": (*play).receiveSome,
-		"broken": (*play).broken, "release": (*play).release, "need": (*play).need, "only": (*play).only, "set": (*play).set,
-		"pause": (*play).pause, "number": (*play).keepNumber,
-		"rings": (*play).openRings, "put": (*play).put, "get": (*play).get, "write-entry": (*play).writeEntry, "settle": (*play).settleRing,
-		"channels": (*play).openChannels, "deliver": (*play).deliverWords, "over": (*play).connectionOver,
-		"watch": (*play).watch,
-		"map":   (*play).mapMemory, "readable": (*play).readable, "consume": (*play).consume, "event": (*play).event,
+		"get": (*play).get, "readable": (*play).readable, "consume": (*play).consume, "event": (*play).event,
+	}
+	changes = map[string]func(p *play, a *script.Arguments){
+		"vi": (*play).makeVI, "connect": (*play).connect, "request": (*play).request, "fresh": (*play).fresh,
+		"context": (*play).makeContext, "cancel": (*play).cancel, "exchange": (*play).exchange, "fill": (*play).fill,
+		"until": (*play).until, "poll": (*play).poll, "broken": (*play).broken, "release": (*play).release, "need": (*play).need,
+		"only": (*play).only, "set": (*play).set, "pause": (*play).pause, "number": (*play).keepNumber,
+		"rings": (*play).openRings, "put": (*play).put, "write-entry": (*play).writeEntry, "settle": (*play).settleRing,
+		"channels": (*play).openChannels, "deliver": (*play).deliverWords, "over": (*play).connectionOver, "watch": (*play).watch,
+		"map": (*play).mapMemory,
 	}
 }
 
@@ -48,7 +55,7 @@ func (p *play) vi(name string) *via.VI {
 }
 
 // makeVI is NAME NIC FIELD=... [memory=BYTES] [segments=N] [send=CQ] [recv=CQ]: a VI with memory and descriptors.
-func (p *play) makeVI(a *script.Arguments) string {
+func (p *play) makeVI(a *script.Arguments) {
 	var attributes via.VIAttributes
 	memory, sized := p.option(a, "memory")
 	if !sized {
@@ -68,12 +75,11 @@ func (p *play) makeVI(a *script.Arguments) string {
 	nic := object[*via.NIC](p, a.Words[1])
 	vi := Must(nic.CreateVI(Context(p), attributes, cqs[0], cqs[1]))(p)
 	p.names[a.Words[0]] = reflect.ValueOf(Must(Equip(Context(p), nic, vi, int(memory), int(segments)))(p))
-	return ""
 }
 
 // connect is X Y [as=DISCRIMINATOR] and what vi takes: it connects two ends, and makes those that are not there,
 // the first one on a and the second one on b.
-func (p *play) connect(a *script.Arguments) string {
+func (p *play) connect(a *script.Arguments) {
 	name, named := a.Option("as")
 	if !named {
 		name = p.Name()
@@ -87,12 +93,11 @@ func (p *play) connect(a *script.Arguments) string {
 		name = s.String()
 	}
 	OK(p, ConnectVIs(Context(p), p.vi(a.Words[0]), p.vi(a.Words[1]), strings.Trim(name, `"`)))
-	return ""
 }
 
 // request is NAME X NIC [in CONTEXT]: x asks the NIC for a connection. NAME is the request as the other end sees it, and
 // join NAME says what becomes of it.
-func (p *play) request(a *script.Arguments) string {
+func (p *play) request(a *script.Arguments) {
 	kind := ""
 	if len(a.Words) > 4 {
 		kind = a.Words[4]
@@ -102,25 +107,21 @@ func (p *play) request(a *script.Arguments) string {
 	done := make(chan outcome, 1)
 	p.begun[a.Words[0]] = done
 	go func() { done <- outcome{err: <-ended} }()
-	return ""
 }
 
 // fresh opens two other NICs, which are a and b from then on.
-func (p *play) fresh(*script.Arguments) string {
+func (p *play) fresh(*script.Arguments) {
 	p.use(p.another())
-	return ""
 }
 
 // makeContext is NAME: cancel ends it.
-func (p *play) makeContext(a *script.Arguments) string {
+func (p *play) makeContext(a *script.Arguments) {
 	ctx, cancel := context.WithCancel(Context(p))
 	p.contexts[a.Words[0]], p.cancels[a.Words[0]] = ctx, cancel
-	return ""
 }
 
-func (p *play) cancel(a *script.Arguments) string {
+func (p *play) cancel(a *script.Arguments) {
 	p.cancels[a.Words[0]]()
-	return ""
 }
 
 // join is NAME... [as=NAME]: it waits for calls, gives what they return a name, and prints their errors. Those of several
@@ -165,36 +166,32 @@ func (p *play) running(a *script.Arguments) (out string) {
 }
 
 // poll is COUNT: both NICs make so much progress.
-func (p *play) poll(a *script.Arguments) string {
+func (p *play) poll(a *script.Arguments) {
 	for range p.number(a.Words[0]) {
 		p.A.Poll()
 		p.B.Poll()
 	}
-	return ""
 }
 
 // need is EXPRESSION WORD...: it skips the check for that reason if the expression is 0.
-func (p *play) need(a *script.Arguments) string {
+func (p *play) need(a *script.Arguments) {
 	if p.number(a.Words[0]) == 0 {
 		p.Skip(strings.Join(a.Words[1:], " "))
 	}
-	return ""
 }
 
 // only is EXPRESSION: if it is 0, the rest of the case does nothing.
-func (p *play) only(a *script.Arguments) string {
+func (p *play) only(a *script.Arguments) {
 	p.over = p.number(a.Words[0]) == 0
-	return ""
 }
 
 // pause is MILLISECONDS.
-func (p *play) pause(a *script.Arguments) string {
+func (p *play) pause(a *script.Arguments) {
 	time.Sleep(time.Duration(p.number(a.Words[0])) * time.Millisecond)
-	return ""
 }
 
 // watch is NIC: event waits for what it reports from then on.
-func (p *play) watch(a *script.Arguments) string {
+func (p *play) watch(a *script.Arguments) {
 	if p.events == nil {
 		p.events = make(chan via.AsyncError, 64)
 	}
@@ -204,7 +201,6 @@ func (p *play) watch(a *script.Arguments) string {
 		default: // more than the script waits for
 		}
 	})
-	return ""
 }
 
 // event is X TEXT: a NIC that is watched reports that of the end's VI. With ended, any event will do, and it prints how the

@@ -258,9 +258,7 @@ func (p *play) sendFrom(a *script.Arguments) string {
 		OK(p, y.VI.PostRecv(y.Prepare(p, y.Recv[0], 0, 100)))
 		defer func() { p.MustTake(y.VI.RecvDone) }()
 	}
-	x.Send[0].Prepare()
-	OK(p, m.AddTo(x.Send[0], 0, 100))
-	OK(p, x.VI.PostSend(x.Send[0]))
+	OK(p, x.VI.PostSend(describe(p, x.Send[0], m, 0, 100)))
 	d, err := p.Take(x.VI.SendDone)
 	return p.sayDone(d, err)
 }
@@ -268,9 +266,7 @@ func (p *play) sendFrom(a *script.Arguments) string {
 // receiveInto is X MEMORY Y: x receives into 100 bytes of memory what y sends.
 func (p *play) receiveInto(a *script.Arguments) string {
 	x, m := object[*End](p, a.Words[0]), object[*via.Memory](p, a.Words[1])
-	x.Recv[0].Prepare()
-	OK(p, m.AddTo(x.Recv[0], 0, 100))
-	OK(p, x.VI.PostRecv(x.Recv[0]))
+	OK(p, x.VI.PostRecv(describe(p, x.Recv[0], m, 0, 100)))
 	return p.receiveSome(&script.Arguments{Words: []string{a.Words[2], a.Words[0]}})
 }
 
@@ -291,25 +287,22 @@ func (p *play) receiveSome(a *script.Arguments) string {
 }
 
 // exchange is X Y LENGTH...: messages of the first end to the second, whose bytes are compared.
-func (p *play) exchange(a *script.Arguments) string {
+func (p *play) exchange(a *script.Arguments) {
 	for i, n := range a.Words[2:] {
 		exchange(p.World, object[*End](p, a.Words[0]), object[*End](p, a.Words[1]), int(p.number(n)), uint64(i+1))
 	}
-	return ""
 }
 
 // broken is X Y: an error has broken their connection, unless it is unreliable.
-func (p *play) broken(a *script.Arguments) string {
+func (p *play) broken(a *script.Arguments) {
 	x := object[*End](p, a.Words[0])
 	wantBroken(p.World, x, object[*End](p, a.Words[1]), x.VI.Attributes().Reliability)
-	return ""
 }
 
 // release is X...: takes back what is on the queues of ends, and destroys them.
-func (p *play) release(a *script.Arguments) string {
+func (p *play) release(a *script.Arguments) {
 	for _, name := range a.Words {
 		release(p.World, object[*End](p, name))
 		delete(p.names, name)
 	}
-	return ""
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // openRings is X Y [plain] FIELD=...: it connects rings of a and b on which nothing is lost. plain ones have no options.
-func (p *play) openRings(a *script.Arguments) string {
+func (p *play) openRings(a *script.Arguments) {
 	o := reliableRing()
 	if a.Flag("plain") {
 		o = ring.Options{}
@@ -20,11 +20,10 @@ func (p *play) openRings(a *script.Arguments) string {
 	p.change(reflect.ValueOf(&o).Elem(), a)
 	x, y := p.rings(o)
 	p.names[a.Words[0]], p.names[a.Words[1]] = reflect.ValueOf(x), reflect.ValueOf(y)
-	return ""
 }
 
 // put is RING [MEMORY LENGTH] [tag=N] [done=HANDLER]: it sends a message, with the first bytes of memory.
-func (p *play) put(a *script.Arguments) string {
+func (p *play) put(a *script.Arguments) {
 	r := object[*ring.Ring](p, a.Words[0])
 	e := p.getEntry(r)
 	copy(Must(e.Reserve(len("message")))(p), "message")
@@ -41,7 +40,6 @@ func (p *play) put(a *script.Arguments) string {
 	}
 	OK(p, e.Attach(f, done))
 	OK(p, r.ReleaseSend(e))
-	return ""
 }
 
 // get is NAME RING [TEXT]: it takes the next message, which begins with the text, and prints what came with it.
@@ -62,35 +60,30 @@ func (p *play) get(a *script.Arguments) string {
 }
 
 // writeEntry is ENTRY TEXT.
-func (p *play) writeEntry(a *script.Arguments) string {
+func (p *play) writeEntry(a *script.Arguments) {
 	copy(Must(object[*ring.Entry](p, a.Words[0]).Reserve(len(a.Words[1])))(p), a.Words[1])
-	return ""
 }
 
 // settleRing is RING: it waits until all is sent.
-func (p *play) settleRing(a *script.Arguments) string {
+func (p *play) settleRing(a *script.Arguments) {
 	p.settle(object[*ring.Ring](p, a.Words[0]))
-	return ""
 }
 
 // openChannels is X Y FIELD=...: it connects channels of a and b.
-func (p *play) openChannels(a *script.Arguments) string {
+func (p *play) openChannels(a *script.Arguments) {
 	var o channel.Options
 	p.change(reflect.ValueOf(&o).Elem(), a)
 	x, y := p.channels(o)
 	p.names[a.Words[0]], p.names[a.Words[1]] = reflect.ValueOf(x), reflect.ValueOf(y)
-	return ""
 }
 
 // deliverWords is X Y PRIORITY START WORDS: it sends so many words until they have come.
-func (p *play) deliverWords(a *script.Arguments) string {
+func (p *play) deliverWords(a *script.Arguments) {
 	x, y := object[*channel.Channel](p, a.Words[0]), object[*channel.Channel](p, a.Words[1])
 	p.releasePDU(y, p.deliver(x, y, channel.Priority(p.number(a.Words[2])), int(p.number(a.Words[3])), p.words(int(p.number(a.Words[4])))))
-	return ""
 }
 
 // connectionOver is CHANNEL: the connection has ended, one way or another.
-func (p *play) connectionOver(a *script.Arguments) string {
+func (p *play) connectionOver(a *script.Arguments) {
 	p.wantOver("the other end was closed", p.untilOver(object[*channel.Channel](p, a.Words[0])))
-	return ""
 }

@@ -9,11 +9,10 @@ import (
 )
 
 // mapMemory is NAME BYTES: memory of the program's own, until the check ends.
-func (p *play) mapMemory(a *script.Arguments) string {
+func (p *play) mapMemory(a *script.Arguments) {
 	b := Must(unix.Mmap(-1, 0, int(p.number(a.Words[1])), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))(p)
 	p.Cleanup(func() { OK(p, unix.Munmap(b)) })
 	p.names[a.Words[0]] = reflect.ValueOf(b)
-	return ""
 }
 
 // readable is FD MILLISECONDS: whether it can be read within that time.

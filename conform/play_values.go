@@ -24,14 +24,13 @@ func (p *play) part(a *script.Arguments) []byte {
 }
 
 // fill is MEMORY OFFSET LENGTH SEED: it writes a pattern of that seed. Seed 0 are zeros.
-func (p *play) fill(a *script.Arguments) string {
+func (p *play) fill(a *script.Arguments) {
 	seed := p.number(a.Words[3])
 	if seed == 0 {
 		clear(p.part(a))
-		return ""
+		return
 	}
 	pattern(p.part(a), seed)
-	return ""
 }
 
 // holds is MEMORY OFFSET LENGTH SEED [SKIP]: the pattern of that seed is there, from its byte SKIP on.
@@ -109,20 +108,17 @@ func (p *play) operand(word string) any {
 }
 
 // until is PATH VALUE: it waits until the path's value is printed so.
-func (p *play) until(a *script.Arguments) string {
+func (p *play) until(a *script.Arguments) {
 	want := strings.Join(a.Words[1:], " ")
 	p.Until(strings.Join(a.Words, " "), func() bool { return p.say(p.value(a.Words[0])) == want })
-	return ""
 }
 
 // keepNumber is NAME EXPRESSION: a number with a name.
-func (p *play) keepNumber(a *script.Arguments) string {
+func (p *play) keepNumber(a *script.Arguments) {
 	p.names[a.Words[0]] = reflect.ValueOf(p.number(a.Words[1]))
-	return ""
 }
 
 // set is PATH FIELD=VALUE...: it changes what a path leads to.
-func (p *play) set(a *script.Arguments) string {
+func (p *play) set(a *script.Arguments) {
 	p.change(reflect.Indirect(p.value(a.Words[0])), a)
-	return ""
 }

@@ -68,8 +68,7 @@ func (w *World) settle(r *ring.Ring) {
 	w.Helper()
 	w.Until("all to be sent", func() bool {
 		r.CheckSent()
-		n := r.Driver().Send.Queued()
-		return n == 0
+		return r.Driver().Send.Queued() == 0
 	})
 }
 
@@ -83,8 +82,6 @@ func (w *World) receiveMessage(r *ring.Ring, message string) (e *ring.Entry) {
 		}
 		return err == nil
 	})
-	if got := Must(e.Scan(len(message)))(w); string(got) != message {
-		w.Errorf("message %q, want %q", got, message)
-	}
+	wantEqual(w, string(Must(e.Scan(len(message)))(w)), message, "message")
 	return e
 }

@@ -47,15 +47,11 @@ func testRingCalls(w *World) {
 	}
 	var held *ring.Request // answered after the next one
 	answer := func(q *ring.Request) {
-		n := int(binary.LittleEndian.Uint32(q.Bytes)) % pages
-		if q.Payload.Length > 0 { // it brings the page: what came goes back
-			if err := q.Reply(q.Bytes, q.Payload, nil); err != nil && !errors.Is(err, ring.ErrPeerGone) {
-				w.Error(err)
-			}
-			return
+		f := q.Payload // if it brings the page, what came goes back
+		if f.Length == 0 {
+			f = of(int(binary.LittleEndian.Uint32(q.Bytes)) % pages)
+			f.Length = min(f.Length, q.Room())
 		}
-		f := of(n)
-		f.Length = min(f.Length, q.Room())
 		if err := q.Reply(q.Bytes, f, nil); err != nil && !errors.Is(err, ring.ErrPeerGone) {
 			w.Error(err)
 		}
@@ -109,19 +105,14 @@ func testRingCalls(w *World) {
 	over := make(chan struct{})
 	go func() { all.Wait(); close(over) }()
 	for done := false; !done; {
-		if _, err := c.Call(Context(w), make([]byte, 5), ring.Frame{}, ring.Frame{}); err != nil {
-			w.Error(err)
-			return
-		}
+		Must(c.Call(Context(w), make([]byte, 5), ring.Frame{}, ring.Frame{}))(w)
 		select {
 		case <-over:
 			done = true
 		default:
 		}
 	}
-	if n := c.Stats().Strays; n != 0 {
-		w.Errorf("%d replies belonged to no call", n)
-	}
+	wantEqual(w, c.Stats().Strays, 0, "replies that belonged to no call")
 }
 
 // testRingDeadline makes calls that are answered too late or never: nothing lands in their frames,
@@ -152,9 +143,7 @@ func testRingDeadline(w *World) {
 			w.Fatalf("call %d: %v, %v", i, reply.Bytes(), err)
 		}
 	}
-	if n := c.Stats().Strays; n != 1 {
-		w.Errorf("%d late replies, want 1", n)
-	}
+	wantEqual(w, c.Stats().Strays, 1, "late replies")
 	if !bytes.Equal(into.Bytes(), make([]byte, callPage)) {
 		w.Error("a late page landed")
 	}

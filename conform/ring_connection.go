@@ -76,9 +76,7 @@ func exhaust[O interface{ Close(context.Context) error }](w *World, create func(
 		OK(w, o.Close(ctx))
 		OK(w, o.Close(ctx)) // again
 	}
-	if now := freeMemory(w); now != before {
-		w.Errorf("%d bytes were free, and %d are", before, now)
-	}
+	wantEqual(w, freeMemory(w), before, "free bytes in the end")
 	return made
 }
 

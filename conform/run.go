@@ -161,10 +161,7 @@ func (r *run) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-func (r *run) Fatalf(format string, args ...any) {
-	r.fail(position() + fmt.Sprintf(format, args...))
-	runtime.Goexit()
-}
+func (r *run) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
 
 func (r *run) Skip(args ...any) {
 	r.outcome.mu.Lock()

@@ -48,9 +48,7 @@ func testStaleHandle(w *World) {
 	keep := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(w)
 	register := func() *via.Memory { return Must(w.A.Register(ctx, keep.Bytes(), via.MemoryAttributes{}))(w) }
 	m := register()
-	x.Send[0].Prepare()
-	OK(w, m.AddTo(x.Send[0], 0, 100))
-	OK(w, x.VI.PostSend(x.Send[0])) // waits: there is no receive for it
+	OK(w, x.VI.PostSend(describe(w, x.Send[0], m, 0, 100))) // waits: there is no receive for it
 	w.A.Poll()
 	w.B.Poll()
 	// A NIC may let places rest before it uses them again; ours has 256 that do.
@@ -104,9 +102,7 @@ func testEagerReceive(w *World) {
 			at, data := 1024+64*i+i/4, x.Memory.Bytes()[:n]
 			pattern(data, uint64(i))
 			copy(want[at:], data)
-			y.Recv[0].Prepare()
-			OK(w, m.AddTo(y.Recv[0], at, n))
-			OK(w, y.VI.PostRecv(y.Recv[0]))
+			OK(w, y.VI.PostRecv(describe(w, y.Recv[0], m, at, n)))
 			OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, n)))
 			w.MustTake(y.VI.RecvDone)
 			w.MustTake(x.VI.SendDone)
@@ -126,9 +122,7 @@ func testEagerReceive(w *World) {
 		Must(m.Eager().WriteAt([]byte("changed"), 2000))(w)
 		copy(want[2000:], "changed")
 		OK(w, x.VI.PostRecv(x.Prepare(w, x.Recv[0], 0, size)))
-		y.Send[0].Prepare()
-		OK(w, m.AddTo(y.Send[0], 0, size))
-		OK(w, y.VI.PostSend(y.Send[0]))
+		OK(w, y.VI.PostSend(describe(w, y.Send[0], m, 0, size)))
 		w.MustTake(x.VI.RecvDone)
 		w.MustTake(y.VI.SendDone)
 		if !bytes.Equal(x.Memory.Bytes()[:size], want) {

@@ -38,9 +38,7 @@ func newSharing(w *World, count, depth, size int, a via.VIAttributes) *sharing {
 
 func (s *sharing) post(t T, d *via.Descriptor) {
 	t.Helper()
-	d.Prepare()
-	OK(t, s.memory.AddTo(d, int(d.User().Word)*s.size, s.size))
-	OK(t, s.queue.PostRecv(d))
+	OK(t, s.queue.PostRecv(describe(t, d, s.memory, int(d.User().Word)*s.size, s.size)))
 }
 
 // received returns the bytes that d holds.
@@ -89,10 +87,6 @@ func testSharedReceives(w *World) {
 		s.post(w, c.Descriptor)
 		return false
 	})
-	if got != [vis]int{messages, messages, messages} {
-		w.Errorf("%v messages came", got)
-	}
-	if n := s.queue.Queued(); n != depth {
-		w.Errorf("%d receives are posted, want %d", n, depth)
-	}
+	wantEqual(w, got, [vis]int{messages, messages, messages}, "messages that came")
+	wantEqual(w, s.queue.Queued(), depth, "receives that are posted")
 }

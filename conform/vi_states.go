@@ -26,9 +26,7 @@ func testCloseConnected(w *World) {
 		OK(w, w.B.Close()) // there may be two NICs only
 		if !errors.Is(ended, via.ErrPeerLost) {
 			OK(w, err)
-			if end := sayEnd(ended); end != via.ErrDisconnected.Error() {
-				w.Errorf("a receive of the other end says how the connection has ended: %s", end)
-			}
+			wantEqual(w, sayEnd(ended), via.ErrDisconnected.Error(), "how a receive of the other end says that the connection has ended")
 			return
 		}
 	}

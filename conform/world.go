@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -69,13 +70,17 @@ func closeAtEnd(t T, ends ...io.Closer) {
 	})
 }
 
-func isClosed(err error) bool {
-	return errors.Is(err, via.ErrClosed)
-}
+func isClosed(err error) bool { return errors.Is(err, via.ErrClosed) }
 
-// afterwards is a context for cleaning up, when that of the check has ended.
-func afterwards() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), Timeout)
+// closeAfterwards ends objects of a NIC when the check, and with it its context, has ended.
+func closeAfterwards(t T, ends ...func(context.Context) error) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+		defer cancel()
+		for _, end := range ends {
+			OK(t, end(ctx))
+		}
+	})
 }
 
 // End is one end of a connection with memory and descriptors to use it.
@@ -201,18 +206,20 @@ func (w *World) Take(done func() (*via.Descriptor, error)) (d *via.Descriptor, e
 // MustTake is Take for what must complete without error.
 func (w *World) MustTake(done func() (*via.Descriptor, error)) *via.Descriptor {
 	w.Helper()
-	d, err := w.Take(done)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return d
+	return Must(w.Take(done))(w)
 }
 
 // Prepare makes d describe length bytes at offset of e's memory.
 func (e *End) Prepare(t T, d *via.Descriptor, offset, length int) *via.Descriptor {
 	t.Helper()
+	return describe(t, d, e.Memory, offset, length)
+}
+
+// describe makes d describe length bytes at offset of m.
+func describe(t T, d *via.Descriptor, m *via.Memory, offset, length int) *via.Descriptor {
+	t.Helper()
 	d.Prepare()
-	OK(t, e.Memory.AddTo(d, offset, length))
+	OK(t, m.AddTo(d, offset, length))
 	return d
 }
 
@@ -269,8 +276,14 @@ func wantStatus(t T, what string, d *via.Descriptor, err error, want via.Status)
 // wantState fails the test unless v is in the state want.
 func wantState(t T, v *via.VI, want via.State) {
 	t.Helper()
-	if s := Must(v.Query(Context(t)))(t); s.State != want {
-		t.Errorf("VI is in state %v, want %v", s.State, want)
+	wantEqual(t, Must(v.Query(Context(t)))(t).State, want, "the VI's state")
+}
+
+// wantEqual fails the test unless a value, which the format describes, is the wanted one.
+func wantEqual[V comparable](t T, got, want V, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
@@ -280,9 +293,7 @@ func checkFiles(t T) {
 	t.Helper()
 	// The runtime opens what it keeps open: its poller.
 	r, w, err := os.Pipe()
-	OK(t, err)
-	OK(t, r.Close())
-	OK(t, w.Close())
+	OK(t, errors.Join(err, r.Close(), w.Close()))
 	before := openFiles(t)
 	t.Cleanup(func() {
 		after := openFiles(t)
@@ -299,9 +310,7 @@ func checkFiles(t T) {
 // openFiles counts the process's file descriptors.
 func openFiles(t T) int {
 	t.Helper()
-	f, err := os.ReadDir("/proc/self/fd")
-	OK(t, err)
-	return len(f)
+	return len(Must(os.ReadDir("/proc/self/fd"))(t))
 }
 
 // release takes back all that is on the queues of ends and destroys their VIs.
