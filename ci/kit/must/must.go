@@ -20,10 +20,10 @@ func Hold(t TB, ok bool, format string, is ...any) {
 }
 
 // OK claims that there is no error.
-func OK(t TB, err error) {
+func OK(t TB, err error, about ...any) {
 	if err != nil {
 		t.Helper()
-		t.Fatal(err)
+		t.Fatal(should.Because(err, about))
 	}
 }
 

@@ -28,6 +28,13 @@ func TestClaims(t *testing.T) {
 		{func(r *recorder, wrong bool) { must.Hold(r, !wrong, "%d is odd", 4) }, "4 is odd", ""},
 		{func(r *recorder, wrong bool) { should.Hold(r, !wrong, "%d is odd", 4) }, "", "4 is odd"},
 		{func(r *recorder, wrong bool) { must.OK(r, failing(wrong)) }, "EOF", ""},
+		{func(r *recorder, wrong bool) { must.OK(r, failing(wrong), "round %d", 3) }, "round 3: EOF", ""},
+		{func(r *recorder, wrong bool) { should.Say(r, io.EOF, map[bool]string{false: "EO", true: "OE"}[wrong]) }, "",
+			"EOF, want \"OE\""},
+		{func(r *recorder, wrong bool) {
+			should.Explain(1, map[bool]error{false: io.EOF}[wrong])(r, "EOF", "read")
+		}, "",
+			"read: <nil>, want \"EOF\""},
 		{func(r *recorder, wrong bool) { must.Get(1, failing(wrong))(r) }, "EOF", ""},
 		{func(r *recorder, wrong bool) { must.Two(1, 2, failing(wrong))(r) }, "EOF", ""},
 		{func(r *recorder, wrong bool) { must.Be(r, wrong, false, "round %d", 3) }, "round 3: true, want false", ""},

@@ -26,10 +26,10 @@ func Hold(t TB, ok bool, format string, is ...any) {
 }
 
 // OK claims that there is no error.
-func OK(t TB, err error) {
+func OK(t TB, err error, about ...any) {
 	if err != nil {
 		t.Helper()
-		t.Error(err)
+		t.Error(Because(err, about))
 	}
 }
 
@@ -85,12 +85,31 @@ func Refuse[T any](_ T, err error) func(t TB, want error, about ...any) {
 	}
 }
 
+// Say claims that there is an error, and that it says something.
+func Say(t TB, err error, part string, about ...any) {
+	if err == nil || !strings.Contains(err.Error(), part) {
+		t.Helper()
+		t.Error(Differ(err, strconv.Quote(part), about))
+	}
+}
+
+// Explain claims that a call of two results fails and says why, as in should.Explain(os.Open(name))(t, name).
+func Explain[T any](_ T, err error) func(t TB, part string, about ...any) {
+	return func(t TB, part string, about ...any) {
+		t.Helper()
+		Say(t, err, part, about...)
+	}
+}
+
 func words(about []any) string {
 	if len(about) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(about[0].(string), about[1:]...) + ": "
 }
+
+// Because says which error there is that there was to be none.
+func Because(err error, about []any) string { return words(about) + err.Error() }
 
 // Differ says what a value is, and what it was to be.
 func Differ(got, want any, about []any) string {
