@@ -32,7 +32,7 @@ const (
 	bridgePrefetch    = 0x24 // likewise
 	bridgeControl     = 0x3e // 16 bits
 	bridgeBusReset    = 1 << 6
-	commandEverything = uint32(vfio.CommandMemory | vfio.CommandBusMaster)
+	commandEverything = uint64(vfio.CommandMemory | vfio.CommandBusMaster)
 )
 
 // configOf returns where the configuration space of function 0 is.
@@ -67,30 +67,16 @@ func goesAround(device string) bool {
 
 // setUpBuses does what firmware does, apart from the devices' own BARs.
 func (m *Machine) setUpBuses() error {
-	for _, w := range []struct{ port, value uint64 }{
-		{configAddress, 1<<31 | pciexbar}, {configData, ecam | 1},
-	} {
-		if err := m.write("outl", w.port, w.value); err != nil {
-			return err
-		}
-	}
+	all := []write{{"outl", configAddress, 1<<31 | pciexbar}, {"outl", configData, ecam | 1}}
 	for n := range m.names {
-		memory := uint32(memoryWindows + n*memoryWindow)
-		for _, w := range []struct {
-			offset uint64
-			value  uint32
-		}{
-			{bridgeBuses, uint32(n+1)<<8 | uint32(n+1)<<16},
-			{bridgeMemory, memory>>16 | (memory+memoryWindow-1)&0xfff00000},
-			{bridgePrefetch, 0x0000fff0}, // none: its base is above its limit
-			{vfio.ConfigCommand, commandEverything},
-		} {
-			if err := m.write("writel", port(n)+w.offset, uint64(w.value)); err != nil {
-				return err
-			}
-		}
+		memory := uint64(memoryWindows + n*memoryWindow)
+		all = append(all,
+			write{"writel", port(n) + bridgeBuses, uint64(n+1)<<8 | uint64(n+1)<<16},
+			write{"writel", port(n) + bridgeMemory, memory>>16 | (memory+memoryWindow-1)&0xfff00000},
+			write{"writel", port(n) + bridgePrefetch, 0x0000fff0}, // none: its base is above its limit
+			write{"writel", port(n) + vfio.ConfigCommand, commandEverything})
 	}
-	return nil
+	return m.writeAll(all...)
 }
 
 // Slot Control (PCIe base specification, 7.5.3.10): what powers a slot off, as
@@ -105,8 +91,8 @@ const (
 // that is read from it is all ones from then on, and what is written is lost.
 func (m *Machine) Unplug(n int) error {
 	const op = "unplug"
-	if n < 0 || n >= len(m.names) {
-		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.names)))
+	if err := m.has(n); err != nil {
+		return m.fail(op, n, err)
 	}
 	b := make([]byte, vfio.ConfigSize)
 	if err := m.readMemory(port(n), b); err != nil {

@@ -127,21 +127,17 @@ func (d *Device) restart(command uint16) error {
 	if err := d.reset(); err != nil {
 		return err
 	}
+	var again []write
 	for i, b := range d.bars {
-		if b.size == 0 {
-			continue
-		}
 		at := function(d.number) + 0x10 + 4*uint64(i)
-		if err := d.m.write("writel", at, uint64(b.low)); err != nil {
-			return err
+		if b.size != 0 {
+			again = append(again, write{"writel", at, uint64(b.low)})
 		}
 		if b.wide {
-			if err := d.m.write("writel", at+4, 0); err != nil {
-				return err
-			}
+			again = append(again, write{"writel", at + 4, 0})
 		}
 	}
-	return d.m.write("writew", function(d.number)+vfio.ConfigCommand, uint64(command))
+	return d.m.writeAll(append(again, write{"writew", function(d.number) + vfio.ConfigCommand, uint64(command)})...)
 }
 
 // Device Control of the PCI Express capability, and its bit that resets the function
@@ -163,12 +159,7 @@ func (d *Device) resetFunction(express uint64) error {
 // resetBus resets all that is behind the port: the device is alone there.
 func (d *Device) resetBus() error {
 	at := port(d.number) + bridgeControl
-	for _, v := range []uint64{bridgeBusReset, 0} {
-		if err := d.m.write("writew", at, v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.m.writeAll(write{"writew", at, bridgeBusReset}, write{"writew", at, 0})
 }
 
 func (d *Device) Info() vfio.Info {
@@ -191,10 +182,7 @@ func (d *Device) Reset(ctx context.Context) error {
 	if err == nil {
 		err = d.restart(uint16(command))
 	}
-	if err != nil {
-		return d.fail(op, err)
-	}
-	return nil
+	return d.fail(op, err)
 }
 
 // change begins what changes the device.
@@ -224,10 +212,7 @@ func (d *Device) Close() error {
 		err = errors.Join(err, d.unmap(iova, mem))
 	}
 	d.m.release(d)
-	if err != nil {
-		return d.fail("close", err)
-	}
-	return nil
+	return d.fail("close", err)
 }
 
 // read reads 1 to 8 bytes of memory or I/O ports.
@@ -244,6 +229,22 @@ func (m *Machine) read(request string, address uint64, width int) (uint64, error
 func (m *Machine) write(request string, address, value uint64) error {
 	_, err := m.link.ask("%s %#x %#x", request, address, value)
 	return err
+}
+
+// write is a request to write to memory or I/O ports.
+type write struct {
+	request        string
+	address, value uint64
+}
+
+// writeAll writes one after the other, up to the first that fails.
+func (m *Machine) writeAll(list ...write) error {
+	for _, w := range list {
+		if err := m.write(w.request, w.address, w.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func little(p []byte, v uint64) {

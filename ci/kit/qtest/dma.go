@@ -134,10 +134,7 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 	if mem == nil || mem.Size() != size {
 		return d.fail(op, vfio.ErrNotMapped)
 	}
-	if err := d.unmap(iova, mem); err != nil {
-		return d.fail(op, err)
-	}
-	return nil
+	return d.fail(op, d.unmap(iova, mem))
 }
 
 // unmap takes memory away from the device.

@@ -39,7 +39,6 @@ const (
 	writable     = 2
 	threeLevels  = 1 // of 39 bits of address
 	pageSize     = 4096
-	pageEntries  = pageSize / 8
 	levelTwoSize = 1 << 21
 )
 
@@ -83,18 +82,10 @@ func (m *Machine) setUpIOMMU() error {
 		}
 		m.setPages(n, window, messagesOf(n), messagesSize, vfio.DMAWrite)
 	}
-	for _, w := range []struct {
-		request         string
-		register, value uint64
-	}{
-		{"writeq", iommuRoot, rootTable}, {"writel", iommuCommand, setRoot},
-		{"writeq", iommuContext, allContexts}, {"writeq", iommuTLB, allTLB}, {"writel", iommuCommand, translate},
-	} {
-		if err := m.write(w.request, iommu+w.register, w.value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.writeAll(
+		write{"writeq", iommu + iommuRoot, rootTable}, write{"writel", iommu + iommuCommand, setRoot},
+		write{"writeq", iommu + iommuContext, allContexts}, write{"writeq", iommu + iommuTLB, allTLB},
+		write{"writel", iommu + iommuCommand, translate})
 }
 
 // setPages has bus addresses of device n lead to RAM from at on, or nowhere without
@@ -142,10 +133,10 @@ func (e *FaultError) Error() string {
 func (m *Machine) Fault() error {
 	const op = "look for DMA faults of"
 	low, err := m.read("readq", iommu+iommuFault, 8)
-	if err != nil {
-		return m.fail(op, 0, err)
+	var high uint64
+	if err == nil {
+		high, err = m.read("readq", iommu+iommuFault+8, 8)
 	}
-	high, err := m.read("readq", iommu+iommuFault+8, 8)
 	if err != nil {
 		return m.fail(op, 0, err)
 	}
@@ -154,11 +145,8 @@ func (m *Machine) Fault() error {
 	}
 	e := &FaultError{Device: int(high>>8&0xff) - 1, Address: low &^ 0xfff, Write: high&(1<<62) == 0, Reason: uint8(high >> 32)}
 	// The bits are cleared by writing them.
-	err = m.write("writel", iommu+iommuFault+12, faultPending>>32)
-	if err == nil {
-		err = m.write("writel", iommu+iommuStatus, faultOverflow)
-	}
-	if err != nil {
+	clear := write{"writel", iommu + iommuFault + 12, faultPending >> 32}
+	if err := m.writeAll(clear, write{"writel", iommu + iommuStatus, faultOverflow}); err != nil {
 		return m.fail(op, 0, err)
 	}
 	return m.fail("do DMA with", e.Device, e)

@@ -88,10 +88,7 @@ func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	if err == nil {
 		err = d.connect(start, own)
 	}
-	if err != nil {
-		return d.fail(op, err)
-	}
-	return nil
+	return d.fail(op, err)
 }
 
 // duplicates returns descriptors of our own: the caller may close his.
@@ -162,11 +159,7 @@ func (d *Device) DisableIRQs(index int) error {
 		err = errors.Join(err, d.m.write("writel", entry+12, 1))
 	}
 	d.interrupts.enabled = false
-	err = errors.Join(err, d.m.write("writew", function(d.number)+d.msixControl, 0))
-	if err != nil {
-		return d.fail(op, err)
-	}
-	return nil
+	return d.fail(op, errors.Join(err, d.m.write("writew", function(d.number)+d.msixControl, 0)))
 }
 
 // disconnect is for a device that is being reset, which forgets its vectors.

@@ -1,6 +1,7 @@
 package qtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/qmp"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -122,12 +125,7 @@ func (o *Options) check() error {
 	if len(o.QEMU) == 0 {
 		o.QEMU = []string{"qemu-system-x86_64"}
 	}
-	if o.RAM == 0 {
-		o.RAM = 64 << 20
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.RAM, o.Timeout = cmp.Or(o.RAM, 64<<20), cmp.Or(o.Timeout, 10*time.Second)
 	switch {
 	case len(o.Devices) == 0 || len(o.Devices) > MaxDevices:
 		return fmt.Errorf("%d devices, want 1 to %d", len(o.Devices), MaxDevices)
@@ -151,25 +149,39 @@ func (m *Machine) Devices() int { return len(m.names) }
 // Open takes the device with number n, as Options.Devices counts from 0, and resets
 // it. It fails with ErrBusy while it is open.
 func (m *Machine) Open(n int) (*Device, error) {
-	if n < 0 || n >= len(m.names) {
-		return nil, m.fail("open", n, fmt.Errorf("there are %d devices", len(m.names)))
+	if err := m.has(n); err != nil {
+		return nil, m.fail("open", n, err)
 	}
 	d := newDevice(m, n)
-	m.mu.Lock()
-	switch {
-	case m.closed:
-		m.mu.Unlock()
-		return nil, m.fail("open", n, vfio.ErrClosed)
-	case m.open[n] != nil:
-		m.mu.Unlock()
-		return nil, m.fail("open", n, ErrBusy)
+	if err := m.hold(d); err != nil {
+		return nil, m.fail("open", n, err)
 	}
-	m.open[n] = d
-	m.mu.Unlock()
 	if err := d.setUp(); err != nil {
 		return nil, errors.Join(m.fail("open", n, err), d.Close())
 	}
 	return d, nil
+}
+
+// has fails if the machine has no device of that number.
+func (m *Machine) has(n int) error {
+	if n < 0 || n >= len(m.names) {
+		return fmt.Errorf("there are %d devices", len(m.names))
+	}
+	return nil
+}
+
+// hold keeps others from opening the device.
+func (m *Machine) hold(d *Device) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return vfio.ErrClosed
+	case m.open[d.number] != nil:
+		return ErrBusy
+	}
+	m.open[d.number] = d
+	return nil
 }
 
 // ErrBusy: the device is open already.
@@ -235,8 +247,11 @@ func (m *Machine) address(n int) string {
 	return fmt.Sprintf("qtest:%d/%s", n, m.names[max(0, min(n, len(m.names)-1))])
 }
 
-// fail makes the error of an operation on a device.
+// fail makes the error of an operation on a device, nil if nothing has failed.
 func (m *Machine) fail(op string, n int, err error) error {
+	if err == nil {
+		return nil
+	}
 	e := &vfio.Error{Op: op, Device: m.address(n), Err: err}
 	switch cause := m.link.lost(); {
 	case m.isClosed():
@@ -249,9 +264,9 @@ func (m *Machine) fail(op string, n int, err error) error {
 
 // connected makes a connection of which QEMU inherits one end.
 func connected() (ours net.Conn, theirs *os.File, err error) {
-	fds, err := socketPair()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs = os.NewFile(uintptr(fds[1]), "socket")
 	file := os.NewFile(uintptr(fds[0]), "socket")

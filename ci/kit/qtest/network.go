@@ -27,8 +27,8 @@ func (m *Machine) NetAddr(n int) netip.AddrPort {
 // and those that it sends are lost.
 func (m *Machine) Connect(n int, peer netip.AddrPort) error {
 	op := fmt.Sprintf("connect to %v the network side of", peer)
-	if n < 0 || n >= len(m.wires) {
-		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.wires)))
+	if err := m.has(n); err != nil {
+		return m.fail(op, n, err)
 	}
 	if !peer.Addr().Is4() || !peer.Addr().IsLoopback() {
 		return m.fail(op, n, errors.New("want an IPv4 address of the loopback interface"))
@@ -41,10 +41,7 @@ func (m *Machine) Connect(n int, peer netip.AddrPort) error {
 		})
 		err = errors.Join(err, os.NewSyscallError("connect", cerr))
 	}
-	if err != nil {
-		return m.fail(op, n, err)
-	}
-	return nil
+	return m.fail(op, n, err)
 }
 
 // SetLink plugs the cable of device n in or out.
@@ -54,8 +51,8 @@ func (m *Machine) SetLink(n int, up bool) error {
 
 // command gives QEMU's monitor a command about device n.
 func (m *Machine) command(op string, n int, command string, arguments any) error {
-	if n < 0 || n >= len(m.names) {
-		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.names)))
+	if err := m.has(n); err != nil {
+		return m.fail(op, n, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
@@ -64,11 +61,9 @@ func (m *Machine) command(op string, n int, command string, arguments any) error
 	if cause := m.link.lost(); cause != nil {
 		return m.fail(op, n, cause)
 	}
-	if _, err := m.qmp.Execute(ctx, command, arguments); err != nil {
-		if why := m.process.explain(err); errors.As(why, new(*ExitError)) {
-			err = m.link.fail(why)
-		}
-		return m.fail(op, n, err)
+	_, err := m.qmp.Execute(ctx, command, arguments)
+	if why := m.process.explain(err); errors.As(why, new(*ExitError)) {
+		err = m.link.fail(why)
 	}
-	return nil
+	return m.fail(op, n, err)
 }

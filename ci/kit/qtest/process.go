@@ -128,11 +128,11 @@ func (m *Machine) launch(o Options) (err error) {
 	}
 	m.qmp = qmp.New(m.monitor)
 	monitorFD := give(theirs)
-	ram, err := duplicate(m.ram.FD(), "ram")
+	ram, err := duplicates([]int{m.ram.FD()})
 	if err != nil {
 		return err
 	}
-	ramFD := give(ram)
+	ramFD := give(os.NewFile(uintptr(ram[0]), "ram"))
 	bios, err := firmware()
 	if err != nil {
 		return err
@@ -187,19 +187,6 @@ func firmware() (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-func duplicate(fd int, name string) (*os.File, error) {
-	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-func socketPair() ([2]int, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	return fds, os.NewSyscallError("socketpair", err)
 }
 
 // newWire makes the socket of a device's network side: QEMU gets it, and it is kept

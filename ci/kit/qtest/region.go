@@ -40,11 +40,10 @@ func (d *Device) isClosed() bool {
 
 // MapRegion fails: registers are reached by requests only.
 func (d *Device) MapRegion(index int, _, _ uint64) (*vfio.Mapping, error) {
-	const op = "map region of"
 	if _, err := d.Region(index); err != nil {
 		return nil, err
 	}
-	return nil, d.fail(op, vfio.ErrNotMappable)
+	return nil, d.fail("map region of", vfio.ErrNotMappable)
 }
 
 // ReadRegion implements vfio.Device. As with VFIO, an MSI-X table reads as ones.
@@ -67,10 +66,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 			return err
 		})
 	}
-	if err != nil {
-		return d.fail(op, err)
-	}
-	return nil
+	return d.fail(op, err)
 }
 
 // WriteRegion implements vfio.Device. As with VFIO, writes to an MSI-X table, to its
@@ -90,10 +86,7 @@ func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 		}
 		return d.m.write(request("write", len(p)), b.address+at, value)
 	})
-	if err != nil {
-		return d.fail(op, err)
-	}
-	return nil
+	return d.fail(op, err)
 }
 
 // window returns where a region is on the buses, if an access lies inside.
