@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
@@ -94,13 +95,8 @@ func Launch(t testing.TB, o Options) *Process {
 	// DPDK's log may break into a line of the prompt.
 	p.cmd.Stdout, p.cmd.Stderr = io.MultiWriter(&p.out, &p.log), &p.log
 	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+t.TempDir()) // where DPDK leaves files
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p.in = must.Get(p.cmd.StdinPipe())(t)
+	must.OK(t, p.cmd.Start())
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait() // how it ends is seen in its output
@@ -156,9 +152,7 @@ func (p *Process) Linked() {
 // Do gives a command.
 func (p *Process) Do(command string) {
 	p.t.Helper()
-	if _, err := io.WriteString(p.in, command+"\n"); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Get(io.WriteString(p.in, command+"\n"))(p.t)
 }
 
 // Ask gives a command and returns what testpmd answers.
@@ -181,11 +175,7 @@ func (p *Process) Statistic(port int, name string) int {
 	if m == nil {
 		return -1
 	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return n
+	return must.Get(strconv.Atoi(m[1]))(p.t)
 }
 
 // Kill ends testpmd as a crash does.

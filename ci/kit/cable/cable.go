@@ -181,10 +181,7 @@ func (p *Port) Stats() ethernet.Stats {
 }
 
 func (p *Port) Restart(context.Context) error {
-	if p.closed.Load() {
-		return p.err("restart")
-	}
-	if p.repairs.Add(-1) >= 0 {
+	if p.closed.Load() || p.repairs.Add(-1) >= 0 {
 		return p.err("restart")
 	}
 	p.repairs.Store(0)

@@ -38,12 +38,8 @@ func Object(t *testing.T, source string, flags ...string) []byte {
 	if bytes.Contains(text, []byte("No available targets")) || bytes.Contains(text, []byte("unable to create target")) {
 		missing("this clang has no BPF target")
 	}
-	if err != nil {
-		t.Fatalf("clang: %v\n%s", err, text)
-	}
-	b, err := firmware.ReadObject(object)
-	must.OK(t, err)
-	return b
+	must.OK(t, err, "clang %s", text)
+	return must.Get(firmware.ReadObject(object))(t)
 }
 
 // Spec builds an image from a C source, with debug information.

@@ -79,22 +79,33 @@ const (
 	L4Bad, IPBad, Error  uint64 = 1 << 29, 1 << 30, 1 << 31
 )
 
+// receiveRing returns the memory of a receive ring, nil if nothing is mapped there, and its number of descriptors.
+func (d *Device) receiveRing(queue int) (ring []byte, slots uint32) {
+	o := 0x40 * uint64(queue)
+	slots = d.Get(RDLEN+o) / 16
+	return d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots)), slots
+}
+
+// put writes a descriptor.
+func put(at []byte, low, high uint64) {
+	binary.LittleEndian.PutUint64(at, low)
+	binary.LittleEndian.PutUint64(at[8:], high)
+}
+
 // Complete writes a descriptor back into a receive ring, whatever it says, inside With. It
 // returns the address of the buffer; ok is false if the ring is empty.
 func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) {
-	o, r := 0x40*uint64(queue), &d.rings[queue]
-	slots, head := d.Get(RDLEN+o)/16, d.Get(RDH+o)
-	if d.Get(RXDCTL+o)&(1<<25) == 0 || slots == 0 || head == d.Get(RDT+o) {
+	o := 0x40 * uint64(queue)
+	head := d.Get(RDH + o)
+	if d.Get(RXDCTL+o)&(1<<25) == 0 || d.Get(RDLEN+o)/16 == 0 || head == d.Get(RDT+o) {
 		return 0, false
 	}
-	ring := d.At(&r.receive, d.address(RDBAL+o), int(16*slots))
+	ring, slots := d.receiveRing(queue)
 	if ring == nil {
 		return 0, false
 	}
-	le := binary.LittleEndian
-	buffer = le.Uint64(ring[16*head:])
-	le.PutUint64(ring[16*head:], low)
-	le.PutUint64(ring[16*head+8:], high)
+	buffer = binary.LittleEndian.Uint64(ring[16*head:])
+	put(ring[16*head:], low, high)
 	d.Set(RDH+o, (head+1)%slots)
 	return buffer, true
 }
@@ -102,22 +113,15 @@ func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) 
 // Unposted writes the one descriptor of a ring that the device does not have, as the tail
 // points to it, inside With.
 func (d *Device) Unposted(queue int, low, high uint64) {
-	o := 0x40 * uint64(queue)
-	if ring := d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(d.Get(RDLEN+o))); ring != nil {
-		at := ring[16*d.Get(RDT+o):]
-		binary.LittleEndian.PutUint64(at, low)
-		binary.LittleEndian.PutUint64(at[8:], high)
+	if ring, _ := d.receiveRing(queue); ring != nil {
+		put(ring[16*d.Get(RDT+0x40*uint64(queue)):], low, high)
 	}
 }
 
 // Again writes the descriptor before the next one back once more, inside With.
 func (d *Device) Again(queue int, low, high uint64) {
-	o := 0x40 * uint64(queue)
-	slots := d.Get(RDLEN+o) / 16
-	head := (d.Get(RDH+o) + slots - 1) % slots
-	if ring := d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots)); ring != nil {
-		binary.LittleEndian.PutUint64(ring[16*head:], low)
-		binary.LittleEndian.PutUint64(ring[16*head+8:], high)
+	if ring, slots := d.receiveRing(queue); ring != nil {
+		put(ring[16*((d.Get(RDH+0x40*uint64(queue))+slots-1)%slots):], low, high)
 	}
 }
 
@@ -138,12 +142,12 @@ func (d *Device) Deliver(queue int, frame []byte, status uint64, vlan uint16, lo
 			// The frame is written first, and the descriptor handed over with it: the driver
 			// looks when it likes.
 			o := 0x40 * uint64(queue)
-			slots, head := d.Get(RDLEN+o)/16, d.Get(RDH+o)
-			if d.Get(RXDCTL+o)&(1<<25) == 0 || slots == 0 || head == d.Get(RDT+o) {
+			head := d.Get(RDH + o)
+			if d.Get(RXDCTL+o)&(1<<25) == 0 || d.Get(RDLEN+o)/16 == 0 || head == d.Get(RDT+o) {
 				d.Set(RQDPC0+o, d.Get(RQDPC0+o)+1)
 				return
 			}
-			ring := d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots))
+			ring, _ := d.receiveRing(queue)
 			if ring == nil {
 				return
 			}
@@ -167,19 +171,15 @@ func (d *Device) Deliver(queue int, frame []byte, status uint64, vlan uint16, lo
 // Fill completes all that a receive ring holds, without writing frames, as frames of a
 // length; it is for a device that is mapped, and for one goroutine.
 func (d *Device) Fill(queue int, length uint16, most int) {
-	o, r := 0x40*uint64(queue), &d.rings[queue]
-	slots := d.Get(RDLEN+o) / 16
-	ring := d.At(&r.receive, d.address(RDBAL+o), int(16*slots))
+	o := 0x40 * uint64(queue)
+	ring, slots := d.receiveRing(queue)
 	if ring == nil {
 		return
 	}
-	le := binary.LittleEndian
 	head, tail := d.Get(RDH+o), d.Get(RDT+o)
 	high := Done | End | uint64(length)<<32
 	for ; head != tail && most > 0; most-- {
-		at := ring[16*head:][:16]
-		le.PutUint64(at, 0)
-		le.PutUint64(at[8:], high)
+		put(ring[16*head:], 0, high)
 		head = (head + 1) & (slots - 1)
 	}
 	d.Set(RDH+o, head)

@@ -70,8 +70,7 @@ func (t *Tree) Link(name, target string) {
 	t.Dir(filepath.Dir(name))
 	t.Remove(name)
 	if !strings.HasPrefix(target, "/") {
-		relative := must.Get(filepath.Rel(filepath.Dir(name), target))(t.tb)
-		target = relative
+		target = must.Get(filepath.Rel(filepath.Dir(name), target))(t.tb)
 	}
 	must.OK(t.tb, os.Symlink(target, filepath.Join(t.root, name)))
 }
@@ -186,7 +185,8 @@ func (t *Tree) Driver(name string) {
 // Bind binds a driver, with what VFIO makes of it.
 func (t *Tree) Bind(address, driver string) {
 	t.tb.Helper()
-	t.relink(address, "driver", "sys/bus/pci/drivers/"+driver)
+	dir := must.Get(os.Readlink(filepath.Join(t.root, Dir(address))))(t.tb) // where the list of devices leads to
+	t.Link(filepath.Join("sys/bus/pci/devices", dir, "driver"), "sys/bus/pci/drivers/"+driver)
 	if !hostpci.IsVFIO(driver) {
 		return
 	}
@@ -194,13 +194,6 @@ func (t *Tree) Bind(address, driver string) {
 		t.File("dev/vfio/vfio", "")
 		t.File("dev/vfio/"+group, "")
 	}
-}
-
-// relink makes a link in the folder that sysfs's list of devices leads to.
-func (t *Tree) relink(address, name, target string) {
-	t.tb.Helper()
-	dir := must.Get(os.Readlink(filepath.Join(t.root, Dir(address))))(t.tb)
-	t.Link(filepath.Join("sys/bus/pci/devices", dir, name), target)
 }
 
 // Process makes a process that has a node open.

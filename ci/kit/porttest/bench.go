@@ -69,8 +69,7 @@ func (q *Quick) receive(b *testing.B, frames []ethernet.Frame) {
 // send sends all frames. A driver may look for room only now and then.
 func (q *Quick) send(b *testing.B, frames []ethernet.Frame) {
 	for sent := 0; sent < len(frames); {
-		n := must.Get(q.Queue.Send(frames[sent:]))(b)
-		sent += n
+		sent += must.Get(q.Queue.Send(frames[sent:]))(b)
 	}
 	q.Drain(len(frames))
 }

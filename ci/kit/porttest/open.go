@@ -1,6 +1,7 @@
 package porttest
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -29,9 +30,7 @@ func Config(t testing.TB, c ethernet.Options) ethernet.Options {
 		c.Pool = NewPool(t, ethernet.PoolOptions{})
 	}
 	c.Logger = Quiet
-	if c.Timeout == 0 {
-		c.Timeout = timeout
-	}
+	c.Timeout = cmp.Or(c.Timeout, timeout)
 	return c
 }
 
@@ -46,7 +45,5 @@ func Open(t testing.TB, d vfio.Device, c ethernet.Options) ethernet.Port {
 
 // CloseAtEnd closes c at the end of the test, which fails if that does.
 func CloseAtEnd(t testing.TB, c io.Closer) {
-	t.Cleanup(func() {
-		should.OK(t, c.Close())
-	})
+	t.Cleanup(func() { should.OK(t, c.Close()) })
 }

@@ -176,10 +176,6 @@ func Filters(t *testing.T, p ethernet.Port, passes func(b []byte) bool) {
 		copy(b[12:], []byte{0x81, 0, 0, id})
 		return b
 	}
-	do := func(err error) {
-		t.Helper()
-		must.OK(t, err)
-	}
 	expect := func(what string, b []byte, want bool) {
 		t.Helper()
 		should.Be(t, passes(b), want, "%s", what)
@@ -190,34 +186,34 @@ func Filters(t *testing.T, p ethernet.Port, passes func(b []byte) bool) {
 	expect("a group", FrameTo(group, 60), false)
 	expect("a tagged frame", tagged(9), true)
 
-	do(p.SetMulticast([]ethernet.MAC{group, group2}))
+	must.OK(t, p.SetMulticast([]ethernet.MAC{group, group2}))
 	expect("a group", FrameTo(group, 60), true)
 	expect("another group", FrameTo(group2, 60), true)
-	do(p.SetMulticast([]ethernet.MAC{group2}))
+	must.OK(t, p.SetMulticast([]ethernet.MAC{group2}))
 	expect("a group that was left", FrameTo(group, 60), false)
-	do(p.SetMulticast(nil))
+	must.OK(t, p.SetMulticast(nil))
 	expect("all groups left", FrameTo(group2, 60), false)
 
-	do(p.SetMAC(other))
+	must.OK(t, p.SetMAC(other))
 	should.Be(t, p.MAC(), other, "address")
 	expect("the new address", FrameTo(other, 60), true)
 	expect("the old address", FrameTo(Own, 60), false)
-	do(p.SetMAC(Own))
+	must.OK(t, p.SetMAC(Own))
 
-	do(p.SetVLANs([]uint16{5, 9}))
+	must.OK(t, p.SetVLANs([]uint16{5, 9}))
 	expect("VLAN 9", tagged(9), true)
 	expect("VLAN 8", tagged(8), false)
 	expect("no VLAN", FrameTo(Own, 60), true)
-	do(p.SetPromiscuous(true))
+	must.OK(t, p.SetPromiscuous(true))
 	expect("promiscuous: VLAN 8", tagged(8), true)
 	expect("promiscuous: another's", FrameTo(other, 60), true)
 	expect("promiscuous: a group", FrameTo(group, 60), true)
-	do(p.SetPromiscuous(false))
+	must.OK(t, p.SetPromiscuous(false))
 	expect("VLAN 8 again", tagged(8), false)
 	expect("another's again", FrameTo(other, 60), false)
-	do(p.SetVLANs([]uint16{}))
+	must.OK(t, p.SetVLANs([]uint16{}))
 	expect("no VLAN is let through", tagged(9), false)
-	do(p.SetVLANs(nil))
+	must.OK(t, p.SetVLANs(nil))
 	expect("all VLANs", tagged(8), true)
 
 	for name, err := range map[string]error{

@@ -45,8 +45,7 @@ func (c *Client) Execute(ctx context.Context, command string, arguments any) (js
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	answer, err := c.execute(command, arguments)
-	var refusal *Error
-	if err != nil && !errors.As(err, &refusal) {
+	if err != nil && !errors.As(err, new(*Error)) {
 		return nil, fmt.Errorf("QEMU monitor: %s: %w", command, errors.Join(ctx.Err(), err))
 	}
 	return answer, err

@@ -29,13 +29,9 @@ func Run(t *testing.T, folder string, begin func(t *testing.T) (do func(words []
 }
 
 func runFile(t *testing.T, file string, begin func(t *testing.T) func(words []string) string) {
-	b, err := os.ReadFile(file)
-	must.OK(t, err)
-	text := string(b)
+	text := string(must.Get(os.ReadFile(file))(t))
 	cases, err := script.Read(text)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	must.OK(t, err, "%s", file)
 	var now strings.Builder
 	at := 0
 	for _, c := range cases {

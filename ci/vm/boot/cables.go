@@ -31,17 +31,17 @@ const (
 func cableFile(i int) string { return "cables/" + strconv.Itoa(i) }
 
 // farEnds are the programs at the other ends of a guest's cables.
-type farEnds struct {
-	commands []*exec.Cmd
-	ended    []chan error
-	sent     []string
-	received []string
+type farEnds []farEnd
+
+type farEnd struct {
+	command        *exec.Cmd
+	ended          chan error
+	sent, received string // files
 }
 
 // startFarEnds makes the file for each cable, adds QEMU's side of the cables to a scenario,
 // and starts a program at the end of each that waits for the file.
-func startFarEnds(ctx context.Context, p places, s *scenario, out io.Writer) (f *farEnds, err error) {
-	f = &farEnds{}
+func startFarEnds(ctx context.Context, p places, s *scenario, out io.Writer) (f farEnds, err error) {
 	defer func() {
 		if err != nil {
 			f.stop()
@@ -54,26 +54,25 @@ func startFarEnds(ctx context.Context, p places, s *scenario, out io.Writer) (f 
 		if err := errors.Join(os.MkdirAll(filepath.Dir(sent), 0o700), os.WriteFile(sent, content, 0o600)); err != nil {
 			return f, err
 		}
-		guest, far, err := freePorts()
+		guest, port, err := freePorts()
 		if err != nil {
 			return f, err
 		}
 		const host = "127.0.0.1"
 		s.netdevs = append(s.netdevs, fmt.Sprintf("dgram,id=cable%d,local.type=inet,local.host=%s,local.port=%d,remote.type=inet,remote.host=%s,remote.port=%d",
-			i, host, guest, host, far))
-		received := sent + ".received"
-		cmd := exec.CommandContext(ctx, p.trapeze, "recv", "--output", received,
-			"--device", fmt.Sprintf("emu:?wire=udp://%s:%d&peer=%s:%d", host, far, host, guest))
+			i, host, guest, host, port))
+		far := farEnd{ended: make(chan error, 1), sent: sent, received: sent + ".received"}
+		cmd := exec.CommandContext(ctx, p.trapeze, "recv", "--output", far.received,
+			"--device", fmt.Sprintf("emu:?wire=udp://%s:%d&peer=%s:%d", host, port, host, guest))
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = farLimit
 		cmd.Stderr = &prefixed{out: out, prefix: fmt.Sprintf("[%s] cable %d: ", s.name, i)}
 		if err := cmd.Start(); err != nil {
 			return f, err
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		f.commands, f.ended = append(f.commands, cmd), append(f.ended, ended)
-		f.sent, f.received = append(f.sent, sent), append(f.received, received)
+		far.command = cmd
+		go func() { far.ended <- cmd.Wait() }()
+		f = append(f, far)
 	}
 	return f, nil
 }
@@ -96,23 +95,20 @@ func freePorts() (a, b int, err error) {
 }
 
 // check waits until the far ends have ended, and compares the files.
-func (f *farEnds) check() error {
-	for i := range f.commands {
+func (f farEnds) check() error {
+	for i, far := range f {
 		select {
-		case err := <-f.ended[i]:
-			f.ended[i] <- nil // for stop
+		case err := <-far.ended:
+			far.ended <- nil // for stop
 			if err != nil {
 				return fmt.Errorf("far end of cable %d: %w", i, err)
 			}
 		case <-time.After(farLimit):
 			return fmt.Errorf("far end of cable %d: no file has come", i)
 		}
-		sent, err := os.ReadFile(f.sent[i])
-		if err != nil {
-			return err
-		}
-		received, err := os.ReadFile(f.received[i])
-		if err != nil {
+		sent, serr := os.ReadFile(far.sent)
+		received, rerr := os.ReadFile(far.received)
+		if err := errors.Join(serr, rerr); err != nil {
 			return err
 		}
 		if !bytes.Equal(sent, received) {
@@ -123,9 +119,9 @@ func (f *farEnds) check() error {
 }
 
 // stop ends the far ends that still wait.
-func (f *farEnds) stop() {
-	for i, cmd := range f.commands {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		<-f.ended[i]
+func (f farEnds) stop() {
+	for _, far := range f {
+		_ = far.command.Process.Signal(syscall.SIGTERM) // it may have ended
+		<-far.ended
 	}
 }

@@ -72,11 +72,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer os.RemoveAll(p.scratch)
 	started := time.Now()
 	fmt.Fprintln(out, "building the command and the test programs")
-	p.trapeze = filepath.Join(p.scratch, "trapeze")
+	p.trapeze, p.ip = filepath.Join(p.scratch, "trapeze"), filepath.Join(p.scratch, "trapeze-ip")
 	if err := build(ctx, ".", "build", p.trapeze, "cmd/trapeze"); err != nil {
 		return err
 	}
-	p.ip = filepath.Join(p.scratch, "trapeze-ip")
 	if err := build(ctx, "tcpip", "build", p.ip, "cmd/trapeze-ip"); err != nil {
 		return err
 	}
