@@ -31,14 +31,10 @@ func TestChannelPing(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if o := run(t, "channel", "ping", "-c", "3"); o.code != 0 || !strings.Contains(o.stdout, "rounds    3\n") {
-		t.Errorf("%+v", o)
-	}
+	run(t, "channel", "ping", "-c", "3").exit(t, 0, "rounds    3\n")
 	for _, args := range [][]string{{"--size", "12"}, {"--size", "0"}, {"--size", "8192"}, {"--count", "0"}, {"--priority", "medium"},
 		{"--timeout", "0s"}, {"--to", "nobody"}} {
-		if o := run(t, append([]string{"channel", "ping"}, args...)...); o.code != shell.ExitUsage {
-			t.Errorf("%v: %+v", args, o)
-		}
+		run(t, append([]string{"channel", "ping"}, args...)...).exit(t, shell.ExitUsage)
 	}
 }
 
@@ -99,7 +95,5 @@ func TestDemoChannels(t *testing.T) {
 	if counts[0] == 0 || counts[1] == 0 || counts[2] == 0 || last < r.Latency[2].P999 || r.Rate <= 0 {
 		t.Errorf("%v of the kinds, %+v", counts, r)
 	}
-	if o := run(t, "demo", "--channels", "--duration", "10ms"); o.code != 0 || !strings.Contains(o.stdout, "urgent, beside bulk") {
-		t.Errorf("%+v", o)
-	}
+	run(t, "demo", "--channels", "--duration", "10ms").exit(t, 0, "urgent, beside bulk")
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
@@ -23,8 +24,31 @@ func TestMain(m *testing.M) {
 
 // outcome of a command.
 type outcome struct {
+	args           []string
 	code           int
 	stdout, stderr string
+}
+
+// exit claims how a command has ended, and what it says: on stdout if all is well, else on stderr.
+func (o outcome) exit(t *testing.T, code int, says ...string) {
+	t.Helper()
+	text := o.stderr
+	if code == shell.ExitOK {
+		text = o.stdout
+	}
+	for _, s := range says {
+		should.Contain(t, text, s, "trapeze %q", o.args)
+	}
+	if o.code != code {
+		t.Errorf("trapeze %q: exit code %d, want %d, stdout %q, stderr %q", o.args, o.code, code, o.stdout, o.stderr)
+	}
+}
+
+// refused is exit for a command that has printed no result.
+func (o outcome) refused(t *testing.T, code int, says ...string) {
+	t.Helper()
+	o.exit(t, code, says...)
+	should.Be(t, o.stdout, "", "stdout of trapeze %q", o.args)
 }
 
 func runWith(ctx context.Context, stdin io.Reader, args ...string) outcome {
@@ -33,7 +57,7 @@ func runWith(ctx context.Context, stdin io.Reader, args ...string) outcome {
 		stdin = strings.NewReader("")
 	}
 	code := cli.Program.Run(ctx, args, stdin, &out, &errs)
-	return outcome{code, out.String(), errs.String()}
+	return outcome{args, code, out.String(), errs.String()}
 }
 
 func run(t *testing.T, args ...string) outcome {
@@ -50,9 +74,7 @@ func decode(t *testing.T, o outcome, into any) {
 		t.Fatalf("exit code %d, stderr %q", o.code, o.stderr)
 	}
 	d := json.NewDecoder(strings.NewReader(o.stdout))
-	if err := d.Decode(into); err != nil {
-		t.Fatalf("%v in %q", err, o.stdout)
-	}
+	must.OK(t, d.Decode(into), "in %q", o.stdout)
 	if _, err := d.Token(); err != io.EOF {
 		t.Errorf("something follows the object: %q", o.stdout)
 	}
@@ -93,9 +115,7 @@ func TestBadCommandLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, c.args...)
-			if o.code != c.code || !strings.Contains(o.stderr, c.says) {
-				t.Errorf("exit code %d instead of %d, stderr %q (wanted %q)", o.code, c.code, o.stderr, c.says)
-			}
+			o.exit(t, c.code, c.says)
 			if !strings.HasPrefix(o.stderr, "trapeze: ") || strings.Count(o.stderr, "\n") != 1 || o.stdout != "" {
 				t.Errorf("not one line on stderr: %q, stdout %q", o.stderr, o.stdout)
 			}
@@ -131,9 +151,7 @@ func TestHelp(t *testing.T) {
 	for _, code := range []string{"0  all", "1  it", "2  it", "3  the", "4  the", "5  time", "129  hung", "130  int", "141  stdout has no reader", "143  term"} {
 		should.Contain(t, o.stdout, code, "exit-codes lacks")
 	}
-	if o := run(t); o.code != shell.ExitOK || !strings.Contains(o.stdout, "Available Commands:") {
-		t.Errorf("no arguments: %+v", o)
-	}
+	run(t).exit(t, shell.ExitOK, "Available Commands:")
 }
 
 func TestVersion(t *testing.T) {

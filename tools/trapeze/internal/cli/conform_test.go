@@ -107,22 +107,16 @@ func TestConformArguments(t *testing.T) {
 		"no check is called so":        {"--run", "^nothing$"},
 		"there is nothing for --junit": {"--list", "--junit", "x"},
 	} {
-		if o := run(t, append([]string{"conform"}, args...)...); o.code != shell.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
-			t.Errorf("%q: %+v", args, o)
-		}
+		run(t, append([]string{"conform"}, args...)...).refused(t, shell.ExitUsage, says)
 	}
 	for says, args := range map[string][]string{
 		"its wire ends at itself": {"--device", "emu:", "--peer", "emu:?wire=mem:x"},
 		"no such file":            {"--device", "vfio-user:/no/such", "--peer", "vfio-user:/no/such"},
 	} {
-		if o := run(t, append([]string{"conform"}, args...)...); o.code != shell.ExitDevice || !strings.Contains(o.stderr, says) {
-			t.Errorf("%q: %+v", args, o)
-		}
+		run(t, append([]string{"conform"}, args...)...).exit(t, shell.ExitDevice, says)
 	}
 	missing := filepath.Join(t.TempDir(), "no", "junit.xml")
-	if o := run(t, "conform", "--junit", missing); o.code != shell.ExitFailure || !strings.Contains(o.stderr, filepath.Dir(missing)) || o.stdout != "" {
-		t.Errorf("%+v", o)
-	}
+	run(t, "conform", "--junit", missing).refused(t, shell.ExitFailure, filepath.Dir(missing))
 }
 
 // interrupter interrupts a command as soon as it writes a text.

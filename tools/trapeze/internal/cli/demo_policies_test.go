@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab"
@@ -92,9 +93,7 @@ func TestDemoPolicies(t *testing.T) {
 		if base := filepath.Base(name); strings.HasPrefix(base, "store-and-forward") || strings.HasPrefix(base, "cut-through") {
 			least = "100"
 		}
-		if err := runLab(t, "model", "replay", "--log", name, "--min-alike", least); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.OK(t, runLab(t, "model", "replay", "--log", name, "--min-alike", least), "%s", name)
 	}
 }
 
@@ -104,7 +103,7 @@ func TestDemoPoliciesRefused(t *testing.T) {
 	missing := filepath.Join(dir, "missing", "x")
 	there := filepath.Join(dir, "amp-idle.log")
 	must.OK(t, os.WriteFile(there, []byte("older"), 0o600))
-	for name, c := range map[string]struct {
+	for _, c := range map[string]struct {
 		args []string
 		code int
 		says string
@@ -120,10 +119,7 @@ func TestDemoPoliciesRefused(t *testing.T) {
 		"a folder":            {[]string{"--policies", "--output", dir}, shell.ExitFailure, "directory"},
 		"a log that is there": {[]string{"--policies", "--log-folder", dir}, shell.ExitFailure, "--force"},
 	} {
-		o := run(t, append([]string{"demo"}, c.args...)...)
-		if o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
-			t.Errorf("%s: %+v", name, o)
-		}
+		run(t, append([]string{"demo"}, c.args...)...).refused(t, c.code, c.says)
 	}
 	if names := left(t, dir); len(names) != 1 {
 		t.Errorf("left behind: %v", names)
@@ -135,10 +131,7 @@ func TestDemoPoliciesStopped(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "policies.svg")
 	must.OK(t, os.WriteFile(picture, []byte("older"), 0o600))
 	logs := filepath.Join(t.TempDir(), "logs")
-	o := runWith(signalled(t, 150*time.Millisecond), nil, "demo", "--policies", "--force", "--output", picture, "--log-folder", logs)
-	if o.code != 130 || o.stdout != "" {
-		t.Errorf("%+v", o)
-	}
+	runWith(signalled(t, 150*time.Millisecond), nil, "demo", "--policies", "--force", "--output", picture, "--log-folder", logs).refused(t, 130)
 	if got, err := os.ReadFile(picture); err != nil || string(got) != "older" || len(left(t, filepath.Dir(picture))) != 1 || len(left(t, filepath.Dir(logs))) != 0 {
 		t.Errorf("%q, %v, %v, %v", got, err, left(t, filepath.Dir(picture)), left(t, filepath.Dir(logs)))
 	}

@@ -1,17 +1,16 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -26,20 +25,14 @@ func serving(t *testing.T, sockets []string, args ...string) (stop func() outcom
 	done := make(chan outcome, 1)
 	go func() { done <- runWith(ctx, nil, append([]string{"emulate"}, args...)...) }()
 	t.Cleanup(cancel)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		ready := 0
-		for _, s := range sockets {
-			if c, err := net.Dial("unix", s); err == nil {
+	for _, s := range sockets {
+		waittest.Until(t, "emulate serves "+s, func() bool {
+			c, err := net.Dial("unix", s)
+			if err == nil {
 				_ = c.Close()
-				ready++
 			}
-		}
-		if ready == len(sockets) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("emulate does not serve")
-		}
+			return err == nil
+		})
 	}
 	return func() outcome { cancel(); return <-done }
 }
@@ -67,15 +60,9 @@ func TestEmulate(t *testing.T) {
 	go func() {
 		received <- run(t, "recv", "--device", "vfio-user:"+sockets[0], "--output", out, "--timeout", "30s")
 	}()
-	if s := run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in); s.code != shell.ExitOK {
-		t.Fatalf("send: %d, %s", s.code, s.stderr)
-	}
-	if r := <-received; r.code != shell.ExitOK {
-		t.Fatalf("recv: %d, %s", r.code, r.stderr)
-	}
-	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes arrived, %v", len(got), err)
-	}
+	run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in).exit(t, shell.ExitOK)
+	(<-received).exit(t, shell.ExitOK)
+	should.Same(t, must.Get(os.ReadFile(out))(t), content)
 
 	o := stop()
 	should.Be(t, o.code, shell.ExitOK, "emulate ended with: %s", o.stderr)
@@ -122,10 +109,7 @@ func TestEmulateRefusals(t *testing.T) {
 		{"an inline engine", []string{"--socket", one[0], "--device", "emu:?engine=inline"}, shell.ExitDevice, "thread"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := run(t, append([]string{"emulate"}, c.args...)...)
-			if o.code != c.code || !strings.Contains(o.stderr, c.says) {
-				t.Errorf("code %d, want %d; %s", o.code, c.code, o.stderr)
-			}
+			run(t, append([]string{"emulate"}, c.args...)...).exit(t, c.code, c.says)
 		})
 	}
 	if b, err := os.ReadFile(plain); err != nil || string(b) != "mine" {

@@ -31,15 +31,9 @@ func TestSendOverEthernet(t *testing.T) {
 	go func() {
 		received <- run(t, "recv", "--device", "eth:cable:file", "--output", out, "--timeout", "30s")
 	}()
-	if s := run(t, "send", "--device", "eth:cable:file?loss=0.05", "--timeout", "30s", in); s.code != shell.ExitOK {
-		t.Fatalf("send: %d, %s", s.code, s.stderr)
-	}
-	if r := <-received; r.code != shell.ExitOK {
-		t.Fatalf("recv: %d, %s", r.code, r.stderr)
-	}
-	if got, err := os.ReadFile(out); err != nil || !slices.Equal(got, content) {
-		t.Errorf("%d bytes arrived, %v", len(got), err)
-	}
+	run(t, "send", "--device", "eth:cable:file?loss=0.05", "--timeout", "30s", in).exit(t, shell.ExitOK)
+	(<-received).exit(t, shell.ExitOK)
+	should.Same(t, must.Get(os.ReadFile(out))(t), content)
 }
 
 // TestFilterOfEthernet puts a program into a NIC that is served to other programs and whose
@@ -59,9 +53,7 @@ func TestFilterOfEthernet(t *testing.T) {
 		{"load", "--device", device, "image:acl"},
 		{"fw", "map", "--device", device, "image:acl", "rules", "set", hex.EncodeToString(key), hex.EncodeToString(rule.Bytes())},
 	} {
-		if o := run(t, args...); o.code != shell.ExitOK {
-			t.Fatalf("%q: %+v", args, o)
-		}
+		run(t, args...).exit(t, shell.ExitOK)
 	}
 
 	nic := must.Get(via.Open(conform.Context(t), device, via.Options{}))(t)
@@ -87,12 +79,8 @@ func TestFilterOfEthernet(t *testing.T) {
 	}
 	decode(t, run(t, "fw", "map", "--json", "--device", device, "image:acl", "rules", "get", hex.EncodeToString(key)), &report)
 	rule.Hits = frames
-	if got := report.Entries[0].Value; got != hex.EncodeToString(rule.Bytes()) {
-		t.Errorf("the rule is %s, want %x", got, rule.Bytes())
-	}
-	if o := stop(); o.code != shell.ExitOK {
-		t.Errorf("emulate ended with %+v", o)
-	}
+	should.Be(t, report.Entries[0].Value, hex.EncodeToString(rule.Bytes()), "the rule")
+	stop().exit(t, shell.ExitOK)
 }
 
 // udpFrame is a datagram with a number in it.

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -65,6 +64,14 @@ func transferFile(t *testing.T, stdin io.Reader, options string, recv, send []st
 	return <-done, s
 }
 
+// transferred is transferFile for a file that must arrive.
+func transferred(t *testing.T, recv, send []string) {
+	t.Helper()
+	r, s := transferFile(t, nil, "", recv, send)
+	r.exit(t, shell.ExitOK)
+	s.exit(t, shell.ExitOK)
+}
+
 func TestSendAndReceive(t *testing.T) {
 	for name, c := range map[string]struct {
 		size    int
@@ -86,10 +93,7 @@ func TestSendAndReceive(t *testing.T) {
 			var rr, sr map[string]any
 			decode(t, r, &rr)
 			decode(t, s, &sr)
-			got, err := os.ReadFile(out)
-			if err != nil || !bytes.Equal(got, content) {
-				t.Fatalf("%d bytes of %d arrived, or others: %v", len(got), len(content), err)
-			}
+			must.Same(t, must.Get(os.ReadFile(out))(t), content)
 			for _, m := range []map[string]any{rr, sr} {
 				if m["bytes"] != float64(c.size) || m["sha256"] != digestOf(t, input) || m["name"] != "größe.bin" || m["peer"] == "" {
 					t.Errorf("report %v", m)
@@ -111,34 +115,21 @@ func TestSendAndReceive(t *testing.T) {
 func TestStandardStreams(t *testing.T) {
 	content := strings.Repeat("a stream of unknown length\n", 40_000)
 	r, s := transferFile(t, strings.NewReader(content), "", []string{"--output", "-"}, []string{"-"})
-	if r.code != shell.ExitOK || s.code != shell.ExitOK {
-		t.Fatalf("receiver %d %q, sender %d %q", r.code, r.stderr, s.code, s.stderr)
-	}
+	r.exit(t, shell.ExitOK)
+	s.exit(t, shell.ExitOK, "stdin")
 	should.Be(t, r.stdout, content, "%d of %d bytes on stdout", len(r.stdout), len(content))
-	if !strings.Contains(r.stderr, "bytes      1080000") || !strings.Contains(s.stdout, "stdin") {
-		t.Errorf("receiver %q, sender %q", r.stderr, s.stdout)
-	}
+	should.Contain(t, r.stderr, "bytes      1080000")
 }
 
 func TestSendersName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	input, content := file(t, "its-name", 100)
-	if r, s := transferFile(t, nil, "", nil, []string{input}); r.code != 0 || s.code != 0 {
-		t.Fatalf("%+v, %+v", r, s)
-	}
-	if got, err := os.ReadFile("its-name"); err != nil || !bytes.Equal(got, content) {
-		t.Fatal(err)
-	}
+	transferred(t, nil, []string{input})
+	must.Same(t, must.Get(os.ReadFile("its-name"))(t), content)
 	r, s := transferFile(t, nil, "", nil, []string{input})
-	if r.code != shell.ExitFailure || !strings.Contains(r.stderr, "--force") {
-		t.Errorf("receiver %+v", r)
-	}
-	if s.code != shell.ExitFailure || !strings.Contains(s.stderr, "exists already") {
-		t.Errorf("sender %+v", s)
-	}
-	if r, s := transferFile(t, nil, "", []string{"--force"}, []string{"--name", "its-name", "-"}); r.code != 0 || s.code != 0 {
-		t.Fatalf("%+v, %+v", r, s)
-	}
+	r.exit(t, shell.ExitFailure, "--force")
+	s.exit(t, shell.ExitFailure, "exists already")
+	transferred(t, []string{"--force"}, []string{"--name", "its-name", "-"})
 	if st, err := os.Stat("its-name"); err != nil || st.Size() != 0 {
 		t.Errorf("not replaced: %v, %v", st, err)
 	}
@@ -150,9 +141,7 @@ func TestSendersName(t *testing.T) {
 func TestNobodyIsThere(t *testing.T) {
 	input, _ := file(t, "in", 100)
 	o := run(t, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms", input)
-	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "tried for 300ms") || !strings.Contains(o.stderr, "trapeze recv") {
-		t.Errorf("send: %+v", o)
-	}
+	o.exit(t, shell.ExitTimeout, "no NIC answered", "tried for 300ms", "trapeze recv")
 	dir := t.TempDir()
 	o = run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "200ms", "--output", filepath.Join(dir, "out"))
 	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no sender within 200ms") || len(left(t, dir)) != 0 {
@@ -162,18 +151,13 @@ func TestNobodyIsThere(t *testing.T) {
 
 func TestWaitingIsInterrupted(t *testing.T) {
 	input, _ := file(t, "in", 100)
-	for name, args := range map[string][]string{
+	for _, args := range map[string][]string{
 		"recv": {"recv", "--device", "emu:?wire=udp://127.0.0.1:0"},
 		"send": {"send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", input},
 	} {
-		start := time.Now()
-		if o := runWith(signalled(t, 200*time.Millisecond), nil, args...); o.code != 130 {
-			t.Errorf("%s: %+v after %v", name, o, time.Since(start))
-		}
+		runWith(signalled(t, 200*time.Millisecond), nil, args...).exit(t, 130)
 	}
-	if o := interrupted(t, "echoed", "ping", "--serve", "--device", "emu:?wire=udp://127.0.0.1:0"); o.code != shell.ExitOK {
-		t.Errorf("serve: %+v", o)
-	}
+	interrupted(t, "echoed", "ping", "--serve", "--device", "emu:?wire=udp://127.0.0.1:0").exit(t, shell.ExitOK)
 }
 
 // TestRecvTellsHowToSend checks the line by doing what it says.
@@ -197,9 +181,7 @@ func TestRecvTellsHowToSend(t *testing.T) {
 	if code := <-done; code != 0 || s.code != 0 {
 		t.Fatalf("receiver %d %q, sender %+v", code, stderr.String(), s)
 	}
-	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
-		t.Fatal(err)
-	}
+	must.Same(t, must.Get(os.ReadFile(out))(t), content)
 }
 
 func TestPlainProgress(t *testing.T) {
@@ -229,26 +211,16 @@ func TestOfferedNames(t *testing.T) {
 		dir := t.TempDir()
 		t.Chdir(dir)
 		r, s := transferFile(t, nil, "", nil, []string{"--name", name, input})
-		if r.code != shell.ExitFailure || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, "--output") {
-			t.Errorf("%s: receiver %+v", name, r)
-		}
-		if s.code != shell.ExitFailure || !strings.Contains(s.stderr, "is not taken from a sender") {
-			t.Errorf("%s: sender %+v", name, s)
-		}
-		if n := left(t, dir); len(n) != 0 {
-			t.Errorf("%s: left behind: %v", name, n)
-		}
+		r.exit(t, shell.ExitFailure, name, "--output")
+		s.exit(t, shell.ExitFailure, "is not taken from a sender")
+		should.Same(t, left(t, dir), nil, "%s: left behind", name)
 		// Who chooses the name himself may choose any.
 		out := filepath.Join(dir, name)
-		if r, s := transferFile(t, nil, "", []string{"--output", out}, []string{"--name", name, input}); r.code != shell.ExitOK || s.code != shell.ExitOK {
-			t.Errorf("%s: receiver %+v, sender %+v", name, r, s)
-		}
+		transferred(t, []string{"--output", out}, []string{"--name", name, input})
 	}
 	defer unix.Umask(unix.Umask(0o022))
 	t.Chdir(t.TempDir())
-	if r, s := transferFile(t, nil, "", nil, []string{"--name", "tool", input}); r.code != shell.ExitOK || s.code != shell.ExitOK {
-		t.Fatalf("receiver %+v, sender %+v", r, s)
-	}
+	transferred(t, nil, []string{"--name", "tool", input})
 	st, err := os.Stat("tool")
 	if err != nil || st.Mode() != 0o644 || st.Size() != int64(len(content)) {
 		t.Errorf("%v, %v", st, err)

@@ -86,14 +86,10 @@ func TestNothingStaysOpen(t *testing.T) {
 		"bad address":    {[]string{"info", "--device", "emu:?wire=udp://127.0.0.1:0&mtu=1"}, shell.ExitDevice},
 	}
 	all := func() {
-		for name, c := range commands {
-			if o := run(t, c.args...); o.code != c.code {
-				t.Errorf("%s: %+v", name, o)
-			}
+		for _, c := range commands {
+			run(t, c.args...).exit(t, c.code)
 		}
-		if r, s := transferFile(t, nil, "", []string{"--output", "-"}, []string{input}); r.code != 0 || s.code != 0 {
-			t.Errorf("%+v, %+v", r, s)
-		}
+		transferred(t, []string{"--output", "-"}, []string{input})
 	}
 	all() // what the runtime opens once
 	before := leaktest.Files(t)
@@ -107,13 +103,9 @@ func TestNothingStaysOpen(t *testing.T) {
 // key.
 func written(t *testing.T) []shelltest.Writer {
 	wire, image := []string{"--device", "emu:?wire=mem:writes"}, filepath.Join(t.TempDir(), "x.img")
-	if o := run(t, "fw", "build", "--image", "acl", "--output", image); o.code != 0 {
-		t.Fatalf("%+v", o)
-	}
+	run(t, "fw", "build", "--image", "acl", "--output", image).exit(t, shell.ExitOK)
 	key := filepath.Join(t.TempDir(), "key")
-	if o := run(t, "fw", "keygen", key); o.code != 0 {
-		t.Fatalf("%+v", o)
-	}
+	run(t, "fw", "keygen", key).exit(t, shell.ExitOK)
 	few := []string{"--count", "2"}
 	return []shelltest.Writer{
 		{Command: "capture", Flag: "output", Args: wire},
@@ -162,10 +154,7 @@ func TestCommandsOfPages(t *testing.T) {
 					}
 				}
 				found++
-				o := run(t, append(slices.Clone(args), "--progress", "wrong")...)
-				if o.code != shell.ExitUsage || !strings.Contains(o.stderr, "progress") {
-					t.Errorf("%s: %q: %s", filepath.Base(page), args, o.stderr)
-				}
+				run(t, append(slices.Clone(args), "--progress", "wrong")...).exit(t, shell.ExitUsage, "progress")
 			}
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -42,9 +42,7 @@ func TestBadPolicies(t *testing.T) {
 				if o.code != shell.ExitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" || strings.Count(o.stderr, "\n") != 1 {
 					t.Errorf("%s: %+v", command[0], o)
 				}
-				if names := left(t, filepath.Dir(log)); len(names) != 0 {
-					t.Errorf("%s left %v behind", command[0], names)
-				}
+				should.Same(t, left(t, filepath.Dir(log)), nil, "%s left behind", command[0])
 			}
 		})
 	}
@@ -197,7 +195,7 @@ func TestLogFull(t *testing.T) {
 func TestLogRefused(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing", "log")
-	for name, c := range map[string]struct {
+	for _, c := range map[string]struct {
 		args []string
 		code int
 		says string
@@ -207,15 +205,9 @@ func TestLogRefused(t *testing.T) {
 		"ping, a device":  {[]string{"ping", "--dma-log", "/dev/null"}, shell.ExitFailure, "not a regular file"},
 		"no name":         {[]string{"ping", "--dma-log", ""}, shell.ExitUsage, "must not be empty"},
 	} {
-		start := time.Now()
-		o := run(t, c.args...)
-		if o.code != c.code || !strings.Contains(o.stderr, c.says) || !strings.Contains(o.stderr, "--dma-log") || o.stdout != "" {
-			t.Errorf("%s: %+v after %v", name, o, time.Since(start))
-		}
+		run(t, c.args...).refused(t, c.code, c.says, "--dma-log")
 	}
-	if names := left(t, dir); len(names) != 0 {
-		t.Errorf("left behind: %v", names)
-	}
+	should.Same(t, left(t, dir), nil, "left behind")
 }
 
 // TestLogOfWhatFailed: a command that fails or is stopped leaves no log, and an
@@ -223,16 +215,11 @@ func TestLogRefused(t *testing.T) {
 func TestLogOfWhatFailed(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	must.OK(t, os.WriteFile(log, []byte("older"), 0o600))
-	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--force", "--dma-log", log); o.code != shell.ExitTimeout {
-		t.Errorf("ping: %+v", o)
-	}
+	run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--force", "--dma-log", log).exit(t, shell.ExitTimeout)
 	if got, err := os.ReadFile(log); err != nil || string(got) != "older" || len(left(t, filepath.Dir(log))) != 1 {
 		t.Errorf("%q, %v, %v", got, err, left(t, filepath.Dir(log)))
 	}
-	o := interrupted(t, log, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--force", "--dma-log", log)
-	if o.code != shell.ExitOK || !strings.Contains(o.stdout, log) {
-		t.Errorf("ping without end: %+v", o)
-	}
+	interrupted(t, log, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--force", "--dma-log", log).exit(t, shell.ExitOK, log)
 	readLog(t, log)
 }
 
@@ -257,7 +244,5 @@ func TestInfoPolicy(t *testing.T) {
 	if r.DMA.Policy.At != "nic" || r.DMA.Policy.Send.Policy == "" || r.DMA.Policy.Receive.Policy == "" || r.DMA.Deadline != 10000 || r.DMA.Log.Enabled {
 		t.Errorf("%+v", r)
 	}
-	if o := run(t, "info"); !strings.Contains(o.stdout, "enabled  false") {
-		t.Errorf("%q", o.stdout)
-	}
+	should.Contain(t, run(t, "info").stdout, "enabled  false")
 }

@@ -47,12 +47,7 @@ func TestOwner(t *testing.T) {
 		{[]string{"top", "--once", "--interval", "50ms"}, []string{pid, "SENT/s"}},
 		{[]string{"info", "--device", address}, []string{"owner\n  pid      " + pid, "resets        1"}},
 	} {
-		o := run(t, c.args...)
-		for _, want := range c.want {
-			if o.code != shell.ExitOK || !strings.Contains(o.stdout, want) {
-				t.Errorf("%v: %q is not in %+v", c.args, want, o)
-			}
-		}
+		run(t, c.args...).exit(t, shell.ExitOK, c.want...)
 	}
 	var r struct {
 		Owner *struct {
@@ -97,9 +92,7 @@ func TestOwnerRefused(t *testing.T) {
 		{[]string{"web", "--listen", "192.0.2.1:0"}, shell.ExitFailure, "--listen"},
 		{[]string{"web", "--listen", "0.0.0.0:0", "--no-token"}, shell.ExitUsage, "--no-token"},
 	} {
-		if o := run(t, c.args...); o.code != c.code || !strings.Contains(o.stderr, c.says) {
-			t.Errorf("%v: %+v", c.args, o)
-		}
+		run(t, c.args...).exit(t, c.code, c.says)
 	}
 }
 
@@ -126,15 +119,10 @@ func TestOwnerNamed(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"log", twice}, {"log", pid}, {"log"}, {"capture", "--output", "-", "--device", twice}} {
-		o := run(t, args...)
-		if o.code != shell.ExitUsage || !strings.Contains(o.stderr, pid+":1 ("+twice+")") || !strings.Contains(o.stderr, pid+":2 ("+twice+")") {
-			t.Errorf("%v: %+v", args, o)
-		}
+		run(t, args...).exit(t, shell.ExitUsage, pid+":1 ("+twice+")", pid+":2 ("+twice+")")
 	}
 	for _, id := range []string{pid + ":3", pid + ":", ":0", pid + ":-1", pid + ":00"} {
-		if o := run(t, "stats", id); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "no process shows such a NIC") {
-			t.Errorf("stats %s: %+v", id, o)
-		}
+		run(t, "stats", id).exit(t, shell.ExitFailure, "no process shows such a NIC")
 	}
 }
 
@@ -167,9 +155,7 @@ func TestWeb(t *testing.T) {
 			}
 		}
 		at := must.Get(url.Parse(r.URL))(t)
-		if o := run(t, "web", "--listen", at.Host); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "--listen") || o.stdout != "" {
-			t.Errorf("a port that is taken: %+v", o)
-		}
+		run(t, "web", "--listen", at.Host).refused(t, shell.ExitFailure, "--listen")
 		cancel()
 		should.Be(t, <-code, shell.ExitOK, "it ends")
 	}

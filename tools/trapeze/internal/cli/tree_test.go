@@ -59,9 +59,7 @@ func TestNothingGiven(t *testing.T) {
 				says = `was given [""]`
 			}
 		}
-		if o := run(t, args...); o.code != shell.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
-			t.Errorf("%q: %+v", args, o)
-		}
+		run(t, args...).refused(t, shell.ExitUsage, says)
 	}
 }
 
