@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // mostLines is the ceiling of all lines of Go that are no tests, all modules together. It only
@@ -16,7 +18,7 @@ const mostLines = 157554
 // TestLines counts the lines of all modules, and logs those of each room.
 func TestLines(t *testing.T) {
 	lines, all := map[string]int{}, 0
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -29,10 +31,7 @@ func TestLines(t *testing.T) {
 		n := bytes.Count(text, []byte("\n"))
 		lines[room], all = lines[room]+n, all+n
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Logf("%d lines: %v", all, lines)
 	if all > mostLines {
 		t.Errorf("the project has %d lines of Go that are no tests, at most %d", all, mostLines)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
@@ -63,9 +64,7 @@ func TestLinks(t *testing.T) {
 		"{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}\t{{if not .DepOnly}}{{join .Deps \" \"}}{{end}}"}, slices.Collect(maps.Keys(links))...)...)
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list -deps: %v", err)
-	}
+	must.OK(t, err, "go list -deps")
 	moduleOf, deps := map[string]string{}, map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // maxPublic is how many packages programs of others can import. It only falls.
@@ -39,9 +40,7 @@ func TestPublic(t *testing.T) {
 func TestPublicRule(t *testing.T) {
 	for path, want := range map[string]bool{"via": true, "wire/shm": true, "wire/internal/shm": false, "internal/mmio": false,
 		"ci/kit/cable": false, "examples/hello": false, "tools/trapeze": false} {
-		if public(path, "p") != want {
-			t.Errorf("%s: public is %v", path, !want)
-		}
+		should.Be(t, public(path, "p"), want, "%s is public", path)
 	}
 	if public("cmd/trapeze", "main") {
 		t.Error("a program is public")

@@ -156,9 +156,7 @@ func TestInitramfsHook(t *testing.T) {
 		c := exec.Command("sh", changed)
 		c.Env = append(os.Environ(), "DESTDIR="+dest)
 		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		should.OK(t, err, "%s", out)
 		return string(out)
 	}
 	should.Contain(t, run(), rule, "without the rule")

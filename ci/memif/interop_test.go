@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
@@ -229,9 +230,7 @@ func TestTransmitOnly(t *testing.T) {
 					t.Errorf("frame % x", first[:min(len(first), framePayload)])
 				}
 				for i, f := range frames {
-					if !bytes.Equal(f, first) {
-						t.Fatalf("frame %d differs: %s", i, difference(f, first))
-					}
+					must.Same(t, f, first, "frame %d", i)
 				}
 			})
 		}

@@ -109,9 +109,7 @@ func TestRestart(t *testing.T) {
 			pmd.Do("start")
 			for round := range 3 {
 				echo(t, pool, p.Queue(0), 0, 2000, false)
-				if err := p.Restart(t.Context()); err != nil {
-					t.Fatalf("restart %d: %v", round, err)
-				}
+				must.OK(t, p.Restart(t.Context()), "restart %d", round)
 			}
 			pmd.Kill()
 			over := timeout(0)

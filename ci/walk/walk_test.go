@@ -227,8 +227,6 @@ func run(t *testing.T, name string, args ...string) string {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
-	}
+	must.OK(t, err, "%s %s %s", name, strings.Join(args, " "), stderr.String())
 	return string(out)
 }

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,9 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func write(t *testing.T, size int) (name string, content []byte) {
 	t.Helper()
 	name, content = filepath.Join(t.TempDir(), "file"), bytes.Repeat([]byte("trapeze! "), 1+size/9)[:size]
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, content, 0o600))
 	return name, content
 }
 
@@ -40,12 +40,8 @@ func TestAnyLength(t *testing.T) {
 }
 
 func TestNoFile(t *testing.T) {
-	if err := run(t.Context(), filepath.Join(t.TempDir(), "none"), io.Discard); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := run(t.Context(), t.TempDir(), io.Discard); err == nil || !strings.Contains(err.Error(), "NFS status 5") {
-		t.Errorf("a directory: %v", err)
-	}
+	should.Fail(t, run(t.Context(), filepath.Join(t.TempDir(), "none"), io.Discard), fs.ErrNotExist)
+	should.Say(t, run(t.Context(), t.TempDir(), io.Discard), "NFS status 5", "a directory")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	name, _ := write(t, 10)
@@ -57,9 +53,7 @@ func TestNoFile(t *testing.T) {
 // TestReplies: a page lands aligned, where the reader takes it without a copy, and the reader trusts no server.
 func TestReplies(t *testing.T) {
 	near, far, closeAll, err := connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer closeAll()
 	copy(far.SendPages().Page(1), "the data")
 	good := reply{Type: 1, HasAttributes: 1, Count: 8, Length: 8, EOF: 1}
@@ -93,9 +87,7 @@ func TestReplies(t *testing.T) {
 			t.Errorf("%q, %v, %v", data, end, err)
 		}
 	}
-	if n := near.RecvPages().Stats().Copied; n != 0 {
-		t.Errorf("%d bytes were copied", n)
-	}
+	should.Be(t, near.RecvPages().Stats().Copied, 0, "bytes were copied")
 	go func() { _ = far.Send(channel.Low, 0, 3) }()
 	if _, _, err := readPage(t.Context(), near, 4096); err != channel.ErrLength {
 		t.Errorf("three words: %v", err)

@@ -58,10 +58,7 @@ func TestNonsense(t *testing.T) {
 	s := open(t, api)
 	a := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}
 	for _, name := range []string{"cache", "other"} {
-		p, err := s.Publish(t.Context(), name, a, via.LeastLease)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(s.Publish(t.Context(), name, a, via.LeastLease))(t)
 		defer p.Withdraw()
 	}
 	e := onlySlice(t, api, "other")

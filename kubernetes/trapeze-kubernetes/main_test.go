@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 func TestHelp(t *testing.T) {
 	var out strings.Builder
 	must.OK(t, run(t.Context(), []string{"--help"}, &out, io.Discard))
 	for _, want := range []string{"Examples:", "--agent", "--emulated"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("help lacks %s", want)
-		}
+		should.Contain(t, out.String(), want, "help lacks")
 	}
 }
 
@@ -33,8 +32,6 @@ func TestRefuses(t *testing.T) {
 		{"--node-name n --kubeconfig /nonexistent", "nonexistent"},
 		{"--node-name=", "NODE_NAME"},
 	} {
-		if err := run(t.Context(), strings.Fields(c.args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", c.args, err)
-		}
+		should.Say(t, run(t.Context(), strings.Fields(c.args), io.Discard, io.Discard), c.says, "%s", c.args)
 	}
 }

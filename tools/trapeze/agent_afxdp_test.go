@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // cabled makes a network namespace with a cable, and runs what it is given there.
@@ -59,19 +60,10 @@ func TestAgentAFXDP(t *testing.T) {
 	c := exec.Command("sh", "-c", cabled, "sh", trapeze, "agent", "--file", file, "--json", "--verbose")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	agent := launch(t, c, "agent")
-	for end := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) {
-		if s, err := os.Stat(socket); err == nil && s.Mode().Perm() == 0o666 {
-			break
-		}
-		select {
-		case <-agent.done:
-			t.Fatalf("the agent ended: %s", agent.stderr.String())
-		default:
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the agent has no socket: %s", agent.stderr.String())
-		}
-	}
+	awaitProgress(t, agent, func() bool {
+		s, err := os.Stat(socket)
+		return err == nil && s.Mode().Perm() == 0o666
+	})
 	far := &client{station: "02:00:00:00:00:03", address: "emu:?wire=afxdp:far&mac=02:00:00:00:00:03",
 		as: []string{"nsenter", "--net=/proc/" + strconv.Itoa(agent.Process.Pid) + "/ns/net"}}
 	for _, c := range append(clients, far) {
@@ -138,14 +130,10 @@ func listed(t *testing.T, socket string, want *client) {
 				UID     uint32 `json:"uid"`
 			} `json:"clients"`
 		}
-		if err := json.Unmarshal(out, &r); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		must.OK(t, json.Unmarshal(out, &r), "%s", out)
 		for _, c := range r.Clients {
 			if c.Station == want.station {
-				if c.UID != want.uid {
-					t.Errorf("station %s is user %d, want %d", c.Station, c.UID, want.uid)
-				}
+				should.Be(t, c.UID, want.uid, "the user of station %s", c.Station)
 				return
 			}
 		}

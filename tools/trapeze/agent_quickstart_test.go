@@ -43,9 +43,7 @@ func TestAgentQuickStart(t *testing.T) {
 	if err == nil {
 		err = agent.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() {
 		_ = agent.Process.Signal(syscall.SIGTERM)
 		should.OK(t, agent.Wait())

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -28,7 +30,7 @@ func pinged(t *testing.T) (owner *process, address string) {
 	address = wire + "&role=listen"
 	owner = start(t, "ping", "--serve", "--device", address)
 	start(t, "ping", "--device", wire+"&role=connect", "--count", "0", "--interval", "1ms", "--quiet", "--timeout", "1m")
-	await(t, "a connection", func() bool {
+	waittest.Until(t, "a connection", func() bool {
 		var r struct {
 			NICs []struct {
 				Address string
@@ -48,16 +50,6 @@ func pinged(t *testing.T) (owner *process, address string) {
 	return owner, address
 }
 
-// await waits until something is there.
-func await(t *testing.T, what string, there func() bool) {
-	t.Helper()
-	for end := time.Now().Add(long); !there(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("there is not %s", what)
-		}
-	}
-}
-
 // tshark is what it finds in a file, a line each frame.
 func tshark(t *testing.T, file string, args ...string) []string {
 	t.Helper()
@@ -66,9 +58,7 @@ func tshark(t *testing.T, file string, args ...string) []string {
 		t.Skip("tshark is not installed")
 	}
 	out, err := exec.Command(program, append([]string{"-r", file, "-T", "fields"}, args...)...).Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.OK(t, err, "%s", out)
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
@@ -84,9 +74,7 @@ func frames(t *testing.T, file string) (n uint64) {
 	if err == nil {
 		_, err = fmt.Sscan(strings.TrimPrefix(string(out), file), &n)
 	}
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.OK(t, err, "%s", out)
 	return n
 }
 
@@ -98,9 +86,7 @@ type captured struct {
 
 func (p *process) captured(t *testing.T) (c captured) {
 	t.Helper()
-	if err := json.Unmarshal(p.stdout.Bytes(), &c); err != nil {
-		t.Fatalf("%v: %s", err, p.stdout.String())
-	}
+	must.OK(t, json.Unmarshal(p.stdout.Bytes(), &c), "%s", p.stdout.String())
 	return c
 }
 
@@ -149,7 +135,7 @@ func TestCaptureEnds(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "a.pcapng")
 			p := start(t, "capture", "--device", address, "--output", file, "--json")
 			// It has begun once it has mapped the memory that the owner lends.
-			await(t, "a capture", func() bool {
+			waittest.Until(t, "a capture", func() bool {
 				maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.Process.Pid))
 				return err == nil && bytes.Contains(maps, []byte("memfd:"))
 			})
@@ -202,7 +188,7 @@ func TestLogEnds(t *testing.T) {
 	c := exec.Command(trapeze, "log", address)
 	c.Stdout = &out
 	p := launch(t, c, "log")
-	await(t, "a transfer", func() bool { return out.String() != "" })
+	waittest.Until(t, "a transfer", func() bool { return out.String() != "" })
 	signal(t, owner, syscall.SIGKILL)
 	p.exit(t, long, 4, fmt.Sprintf("the process that has the NIC has ended: process %d", owner.Process.Pid))
 }

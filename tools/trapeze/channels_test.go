@@ -21,9 +21,7 @@ type nicChannels struct {
 // decoded reads what a process has printed.
 func decoded[T any](t *testing.T, p *process) (v T) {
 	t.Helper()
-	if err := json.Unmarshal(p.stdout.Bytes(), &v); err != nil {
-		t.Fatalf("%v in %s\n%s", err, &p.stdout, &p.stderr)
-	}
+	must.OK(t, json.Unmarshal(p.stdout.Bytes(), &v), "in %s\n%s", &p.stdout, &p.stderr)
 	return v
 }
 

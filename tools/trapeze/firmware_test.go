@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // program is what load --json and fw status --json promise to say.
@@ -30,21 +32,16 @@ func served(t *testing.T, n int) (devices []string) {
 		sockets, devices, args = append(sockets, s), append(devices, "vfio-user:"+s), append(args, "--socket", s)
 	}
 	p := start(t, args...)
-	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
-		ready := 0
-		for _, s := range sockets {
-			if c, err := net.Dial("unix", s); err == nil {
+	for _, s := range sockets {
+		awaitProgress(t, p, func() bool {
+			c, err := net.Dial("unix", s)
+			if err == nil {
 				_ = c.Close()
-				ready++
 			}
-		}
-		if ready == n {
-			return devices
-		}
-		if time.Now().After(end) {
-			t.Fatalf("emulate does not serve: %s", &p.stderr)
-		}
+			return err == nil
+		})
 	}
+	return devices
 }
 
 // says runs a command that must succeed and decodes what it prints.
@@ -52,9 +49,7 @@ func says(t *testing.T, into any, args ...string) {
 	t.Helper()
 	p := start(t, append(args, "--json")...)
 	p.succeed(t)
-	if err := json.Unmarshal(p.stdout.Bytes(), into); err != nil {
-		t.Fatalf("%v in %s", err, &p.stdout)
-	}
+	must.OK(t, json.Unmarshal(p.stdout.Bytes(), into), "in %s", &p.stdout)
 }
 
 func statusOf(t *testing.T, device string) (r program) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
 
@@ -18,11 +17,7 @@ import (
 // says waits until a process says something on stderr.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(timeout); !strings.Contains(p.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
-		if p.ended() || time.Now().After(deadline) {
-			t.Fatalf("%s: no %q in %q", p, what, p.stderr.String())
-		}
-	}
+	awaitProgress(t, p, func() bool { return strings.Contains(p.stderr.String(), what) })
 }
 
 // TestFramesInterrupted: a signal ends a dump well, with a file that is whole.
@@ -38,12 +33,9 @@ func TestFramesInterrupted(t *testing.T) {
 		must.OK(t, dump.Process.Signal(s))
 		dump.succeed(t)
 		f := must.Get(os.Open(path))(t)
-		r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions))(t)
 		n := 0
-		for ; err == nil; n++ {
+		for err := error(nil); err == nil; n++ {
 			_, _, err = r.ReadPacketData()
 		}
 		_ = f.Close()

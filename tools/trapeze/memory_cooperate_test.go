@@ -17,10 +17,7 @@ func TestMemoryCooperate(t *testing.T) {
 	needsProgram(t)
 	var ports []string
 	for range 3 {
-		c, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 		ports = append(ports, c.LocalAddr().String())
 		c.Close()
 	}

@@ -1,7 +1,6 @@
 package trapeze_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 )
 
@@ -52,17 +52,13 @@ func TestMemoryMap(t *testing.T) {
 	save := use("--save", output)
 	save.succeed(t)
 	want := must.Get(os.ReadFile(input))(t)
-	if got, err := os.ReadFile(output); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%v: other bytes were saved than loaded", err)
-	}
+	should.Same(t, must.Get(os.ReadFile(output))(t), want, "other bytes were saved than loaded")
 	// What is there is not replaced, and the command says what to do.
 	again := use("--save", output)
 	if code := again.code(t); code != 1 || !strings.Contains(lastLine(&again.stderr), "--force") {
 		t.Errorf("exit code %d, %s", code, &again.stderr)
 	}
-	if got, err := os.ReadFile(output); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%v: what was saved has changed", err)
-	}
+	should.Same(t, must.Get(os.ReadFile(output))(t), want, "what was saved has changed")
 }
 
 // awaitSaved waits until a process has saved n bytes of a file.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestMemoryBetweenProcesses lends memory in one process, and uses and asks it from others.
@@ -64,9 +65,7 @@ func TestMemoryWithoutServer(t *testing.T) {
 	_, near := udpPair(t, "")
 	began := time.Now()
 	p := start(t, "memory", "cooperate", "--device", near, "--reads", "1", "--timeout", "300ms")
-	if c := p.code(t); c != 5 {
-		t.Errorf("exit code %d", c)
-	}
+	should.Be(t, p.code(t), 5, "exit code")
 	if !strings.Contains(p.stderr.String(), "memory serve") || time.Since(began) > time.Minute {
 		t.Errorf("after %v: %s", time.Since(began), &p.stderr)
 	}

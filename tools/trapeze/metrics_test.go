@@ -14,6 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
 // TestServeMetrics: Prometheus gets what the NICs of other processes count, until it is
@@ -25,7 +26,7 @@ func TestServeMetrics(t *testing.T) {
 	c.Stdout = &out
 	p := launch(t, c, "serve-metrics")
 	url := regexp.MustCompile(`http://\S+/metrics`)
-	await(t, "the URL", func() bool { return url.FindString(out.String()) != "" })
+	waittest.Until(t, "the URL", func() bool { return url.FindString(out.String()) != "" })
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	scrape := func(wants ...string) {
 		t.Helper()
@@ -76,7 +77,7 @@ func TestServeMetricsAnywhere(t *testing.T) {
 	c := exec.Command(trapeze, "serve-metrics", "--listen", "0.0.0.0:0")
 	c.Stdout = &out
 	p := launch(t, c, "serve-metrics")
-	await(t, "the URL", func() bool { return strings.Contains(out.String(), "/metrics\n") })
+	waittest.Until(t, "the URL", func() bool { return strings.Contains(out.String(), "/metrics\n") })
 	if said := out.String(); !strings.HasPrefix(said, "metrics are at http://"+name+":") {
 		t.Errorf("%q", said)
 	}

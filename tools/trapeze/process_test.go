@@ -15,6 +15,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	tool "github.com/trapeze-nic/trapeze/tools/trapeze"
 )
 
@@ -124,9 +126,7 @@ func (p *process) code(*testing.T) int {
 // succeed waits for the process to end well.
 func (p *process) succeed(t *testing.T) {
 	t.Helper()
-	if c := p.code(t); c != 0 {
-		t.Fatalf("%s: exit code %d\n%s", p, c, &p.stderr)
-	}
+	must.Be(t, p.code(t), 0, "the exit code of %s, which says %s", p, &p.stderr)
 }
 
 // exit waits at most d and checks the exit code and what is on stderr.
@@ -139,13 +139,9 @@ func (p *process) exit(t *testing.T, d time.Duration, code int, says ...string) 
 		t.Fatalf("%s still runs after %v; stderr so far is in the log", p.name, d)
 	}
 	t.Logf("%s ended after %v: %s", p.name, time.Since(begin).Round(time.Millisecond), p.stderr.String())
-	if got := p.ProcessState.ExitCode(); got != code {
-		t.Errorf("%s: exit code %d instead of %d, stdout %q", p.name, got, code, p.stdout.String())
-	}
+	should.Be(t, p.ProcessState.ExitCode(), code, "the exit code of %s, with stdout %q", p.name, p.stdout.String())
 	for _, s := range says {
-		if !strings.Contains(p.stderr.String(), s) {
-			t.Errorf("%s: %q is not in %q", p.name, s, p.stderr.String())
-		}
+		should.Contain(t, p.stderr.String(), s, "%s", p.name)
 	}
 }
 
@@ -158,9 +154,7 @@ func midway(t *testing.T) (recv, send *process, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	recvAt, sendAt := udpPair(t, "")
 	recv = start(t, "recv", "--device", recvAt, "--output", filepath.Join(dir, "out"))
@@ -168,11 +162,7 @@ func midway(t *testing.T) (recv, send *process, dir string) {
 	c.Stdin = r
 	send = launch(t, c, "send")
 	must.Get(w.Write(make([]byte, 50_000)))(t)
-	for end := time.Now().Add(long); !writes(t, recv, dir); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nothing arrives")
-		}
-	}
+	waittest.Until(t, "something arrives", func() bool { return writes(t, recv, dir) })
 	return recv, send, dir
 }
 

@@ -2,15 +2,15 @@ package trapeze_test
 
 import (
 	"testing"
-	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
 // awaitProgress waits until a process has come so far.
 func awaitProgress(t *testing.T, p *process, far func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(timeout); !far(); time.Sleep(time.Millisecond) {
-		if p.ended() || time.Now().After(deadline) {
-			t.Fatalf("%s: it does not come so far: %s", p, &p.stderr)
-		}
+	waittest.Until(t, p.String()+" comes so far, or ends", func() bool { return far() || p.ended() })
+	if !far() {
+		t.Fatalf("%s: it does not come so far: %s", p, &p.stderr)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
 // TestReload: the ExecReload of the agent's unit succeeds when another agent has taken over, and fails
@@ -31,7 +32,7 @@ func TestReload(t *testing.T) {
 		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	old := start(t, "agent", "--file", good)
-	await(t, "a socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	waittest.Until(t, "a socket", func() bool { _, err := os.Stat(socket); return err == nil })
 	reload := func(file, code string) {
 		t.Helper()
 		script := strings.NewReplacer("/usr/local/bin/trapeze agent", trapeze+" agent --file "+file, "$$", "$", "$MAINPID", strconv.Itoa(old.Process.Pid)).Replace(string(found[1]))
@@ -41,7 +42,7 @@ func TestReload(t *testing.T) {
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		p := launch(t, c, "reload")
 		t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
-		await(t, "the code "+code+" of the reload", func() bool { said, err := os.ReadFile(ended); return err == nil && string(said) == code+"\n" })
+		waittest.Until(t, "the code "+code+" of the reload", func() bool { said, err := os.ReadFile(ended); return err == nil && string(said) == code+"\n" })
 	}
 	reload(bad, "1")
 	select {

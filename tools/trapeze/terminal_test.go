@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
 // TestTop: top shows itself on a screen of its own, obeys keys, and leaves the terminal as it was, however it ends.
@@ -43,7 +44,7 @@ func TestTop(t *testing.T) {
 		must.OK(t, c.Start())
 		var said outputtest.Buffer
 		go func() { _, _ = io.Copy(&said, master) }()
-		await(t, "the screen", func() bool { return strings.Contains(said.String(), "q end") })
+		waittest.Until(t, "the screen", func() bool { return strings.Contains(said.String(), "q end") })
 		if how == "SIGTERM" {
 			err = c.Process.Signal(syscall.SIGTERM)
 		} else {
@@ -51,7 +52,7 @@ func TestTop(t *testing.T) {
 		}
 		must.OK(t, err)
 		_ = c.Wait()
-		await(t, "the end", func() bool { return strings.Contains(said.String(), "\x1b[?1049l") })
+		waittest.Until(t, "the end", func() bool { return strings.Contains(said.String(), "\x1b[?1049l") })
 		after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 		if err != nil || *after != *before || c.ProcessState.ExitCode() != code || !strings.HasPrefix(said.String(), "\x1b[?1049h") {
 			t.Errorf("%q: code %d, %+v instead of %+v: %q", how, c.ProcessState.ExitCode(), after, before, said.String())

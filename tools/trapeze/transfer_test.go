@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
@@ -26,9 +27,7 @@ func TestLinesOfWires(t *testing.T) {
 		receiver, sender := udpPair(t, "")
 		recv := start(t, append(strings.Fields(flags), "recv", "--device", receiver+"&key="+key, "--output", filepath.Join(t.TempDir(), "out"))...)
 		waittest.Until(t, "recv waits", func() bool { return strings.Contains(recv.stderr.String(), "waiting for a file") })
-		if code := start(t, "send", "--timeout", "300ms", "--device", sender, randomFile(t, 10)).code(t); code != 5 {
-			t.Errorf("send ends with %d", code)
-		}
+		should.Be(t, start(t, "send", "--timeout", "300ms", "--device", sender, randomFile(t, 10)).code(t), 5, "the exit code of send")
 		waittest.Until(t, "a line as "+flags+" says", func() bool { return strings.Contains(recv.stderr.String(), want) })
 		must.OK(t, recv.Process.Signal(syscall.SIGINT))
 		if recv.code(t); want == "" && strings.Contains(recv.stderr.String(), "has no key") {
@@ -41,11 +40,8 @@ func TestLinesOfWires(t *testing.T) {
 func randomFile(t *testing.T, n int64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "input.bin")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{1}), n)
+	f := must.Get(os.Create(name))(t)
+	_, err := io.CopyN(f, rand.NewChaCha8([32]byte{1}), n)
 	must.OK(t, errors.Join(err, f.Close()))
 	return name
 }

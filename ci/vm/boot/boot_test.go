@@ -150,9 +150,7 @@ func TestHelpOfRun(t *testing.T) {
 		c := exec.Command("../run", args...)
 		c.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 		out, err := c.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
+		must.OK(t, err, "%v", args)
 		said := [][]byte{[]byte("Usage: ci/vm/run"), []byte(cache), []byte("\n  -parallel N "), []byte("\n  -timeout TIME "), []byte("\n  -run PATTERN "), []byte("\n  -prepare ")}
 		for _, s := range scenarios {
 			said = append(said, []byte("\n  "+s.name+" "))
@@ -175,9 +173,7 @@ func TestChoose(t *testing.T) {
 	if list, err := choose([]string{"noiommu", "group"}); err != nil || len(list) != 2 || list[0].name != "group" {
 		t.Errorf("two: %v, %v", list, err)
 	}
-	if _, err := choose([]string{"group", "xen"}); err == nil || !strings.Contains(err.Error(), `no scenario "xen": there are group`) {
-		t.Errorf("unknown: %v", err)
-	}
+	should.Explain(choose([]string{"group", "xen"}))(t, `no scenario "xen": there are group`, "unknown")
 }
 
 func TestCommand(t *testing.T) {

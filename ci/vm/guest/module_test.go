@@ -29,9 +29,7 @@ func load(t *testing.T, name string) {
 		if err != nil && bytes.Contains(out, []byte("File exists")) {
 			continue
 		}
-		if err != nil {
-			t.Fatalf("%s: %v: %s", n, err, out)
-		}
+		must.OK(t, err, "%s %s", n, out)
 		t.Cleanup(func() { _ = exec.Command("rmmod", n).Run() })
 	}
 }

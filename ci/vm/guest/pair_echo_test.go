@@ -39,9 +39,7 @@ func echo(t *testing.T, address string, more ...string) (stop func() echoed) {
 		if err == nil {
 			err = json.Unmarshal(out.Bytes(), &r)
 		}
-		if err != nil {
-			t.Fatalf("%v: %s%s", err, out.Bytes(), complaints.Bytes())
-		}
+		must.OK(t, err, "%s%s", out.Bytes(), complaints.Bytes())
 		return r
 	}
 }

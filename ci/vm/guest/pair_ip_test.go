@@ -115,9 +115,7 @@ func (l *peer) tryPing(address string, sizes []int) error {
 			return fmt.Errorf("%s has answered %d of %d echo requests", address, got, sent)
 		}
 		for ; sent < len(sizes) && sent-got < under; sent++ {
-			if err := unix.Sendto(fd, payload(sent), 0, to); err != nil {
-				l.t.Fatalf("%d bytes: %v", sizes[sent], err)
-			}
+			must.OK(l.t, unix.Sendto(fd, payload(sent), 0, to), "%d bytes", sizes[sent])
 		}
 		n, err := unix.Read(fd, in)
 		if again(err) {

@@ -130,9 +130,7 @@ func (l *peer) in(t *testing.T) *peer {
 func (l *peer) command(args ...string) string {
 	l.t.Helper()
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		l.t.Fatalf("%q: %v: %s", args, err, out)
-	}
+	must.OK(l.t, err, "%q %s", args, out)
 	return string(out)
 }
 

@@ -122,9 +122,7 @@ func nodeOf(function string) string {
 func write(t *testing.T, value string, path ...string) {
 	t.Helper()
 	name := filepath.Join(path...)
-	if err := os.WriteFile(name, []byte(value), 0); err != nil {
-		t.Fatalf("write %q: %v", value, err)
-	}
+	must.OK(t, os.WriteFile(name, []byte(value), 0), "write %q", value)
 	t.Logf("wrote %q to %s", value, name)
 }
 

@@ -30,9 +30,7 @@ func cable(t *testing.T, i int) (file, function string) {
 func sendFile(t *testing.T, file, address string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "trapeze", "send", "--json", "--timeout", "2m", "--device", address, file).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.OK(t, err, "%s", out)
 	t.Logf("%s: %s", address, out)
 }
 

@@ -24,9 +24,7 @@ import (
 // TestEnumerated makes the guest's own tools and ours see the NICs.
 func TestEnumerated(t *testing.T) {
 	out, err := exec.Command("lspci", "-nn", "-d", fmt.Sprintf("%04x:%04x", datasheet.PCIVendorID, datasheet.PCIDeviceID), "-vv").CombinedOutput()
-	if err != nil {
-		t.Fatal(err, string(out))
-	}
+	must.OK(t, err, "%v", string(out))
 	for _, want := range []string{"Network controller [0280]", "MSI-X: Enable", "Express", "Kernel driver in use: vfio-pci"} {
 		if n := strings.Count(string(out), want); n < 2 {
 			t.Errorf("lspci says %q %d times, want 2:\n%s", want, n, out)
@@ -170,9 +168,7 @@ func TestIOMMUFault(t *testing.T) {
 	if got != d || !errors.As(err, &status) || status.Status&datasheet.StatusProtectionError == 0 {
 		t.Errorf("a send from memory that is not mapped: %v", err)
 	}
-	if err := exchange(t, bystander, peerOf, "all is well"); err != nil {
-		t.Errorf("another VI: %v", err)
-	}
+	should.OK(t, exchange(t, bystander, peerOf, "all is well"), "another VI")
 	if h, err := n.Health(t.Context()); err != nil || !h.Ready {
 		t.Errorf("health %+v, %v", h, err)
 	}

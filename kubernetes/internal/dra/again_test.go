@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -82,14 +83,10 @@ func TestPreparedAndGone(t *testing.T) {
 	r.giveBack(t)
 	const route = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 	r.tree.File("proc/net/route", route+"ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
-	if ids, err := r.prepare("c1", uid); err == nil || !strings.Contains(err.Error(), "device "+whole+" of request nic") {
-		t.Errorf("with the default route: %v, %v", ids, err)
-	}
+	should.Explain(r.prepare("c1", uid))(t, "device "+whole+" of request nic", "with the default route")
 	r.tree.File("proc/net/route", route)
 	r.tree.Remove("sys/bus/pci/devices/" + hostpcitest.NIC().Address)
-	if ids, err := r.prepare("c1", uid); err == nil || !strings.Contains(err.Error(), "device "+whole+" of request nic") {
-		t.Errorf("gone: %v, %v", ids, err)
-	}
+	should.Explain(r.prepare("c1", uid))(t, "device "+whole+" of request nic", "gone")
 }
 
 // TestRegistersAgain: a driver whose socket somebody has removed registers with the kubelet again.
@@ -141,9 +138,7 @@ func TestTwoDriversOneFolder(t *testing.T) {
 	}
 	r.start()
 	must.Get(r.prepare("c1", mine))(t)
-	if err := <-answer; err == nil || !strings.Contains(err.Error(), "default/c1") {
-		t.Errorf("the second driver gave the NIC away, too: %v", err)
-	}
+	should.Say(t, <-answer, "default/c1", "the second driver gave the NIC away, too")
 	if err := other.unprepare("c1", mine); err != nil { // as the kubelet asks the driver that registered last
 		t.Error(err)
 	}

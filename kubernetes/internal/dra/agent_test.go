@@ -50,9 +50,7 @@ func TestSharesOfAgent(t *testing.T) {
 	if out, err := r.pod(ids["sender"], image, "touch", "/run/trapeze/mine").CombinedOutput(); err == nil {
 		t.Errorf("a pod can write where the socket is: %s", out)
 	}
-	if got := r.output(ids["sender"], image, "ls", "/run/trapeze"); got != "agent.sock\n" {
-		t.Errorf("a pod has %q", got)
-	}
+	should.Be(t, r.output(ids["sender"], image, "ls", "/run/trapeze"), "agent.sock\n", "what a pod has")
 	send := shell(`head -c 1M /dev/urandom > /tmp/file && sha256sum /tmp/file && trapeze send --device "$TRAPEZE_DEVICE" /tmp/file`)
 	receive := shell(`trapeze recv --device "$TRAPEZE_DEVICE" --output /tmp/file && sha256sum /tmp/file`)
 	r.transfer(image, ids["sender"], ids["receiver"], send, receive)
@@ -92,9 +90,7 @@ func (r *rig) heldToShare(image string, ids []string) {
 		for options, want := range map[string]string{
 			"vis=9": "vis=9: claim uid-sender-0 grants 8 at most", "memory=65M": "memory=68157440: claim uid-sender-0 grants 67108864 bytes", "vis=8": "agent:port0",
 		} {
-			if got := ask(in, options); !strings.Contains(got, want) {
-				t.Errorf("%s: %s", options, got)
-			}
+			should.Contain(t, ask(in, options), want, "%s", options)
 		}
 		later := cgrouptest.Make(t, dra.PodCgroups(podGroup, "pod-later")[3])
 		if got := ask(later, "vis=9"); strings.Contains(got, "grants") {

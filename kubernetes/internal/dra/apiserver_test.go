@@ -120,10 +120,7 @@ func fileExample(r *rig, image string) {
 	ids, commands := map[string][]string{}, map[string][]string{}
 	for _, name := range []string{"receiver", "sender"} {
 		template := must.Get(r.client.ResourceV1().ResourceClaimTemplates("default").Get(r.ctx, name+"-nic", metav1.GetOptions{}))(r.t)
-		job, err := r.client.BatchV1().Jobs("default").Get(r.ctx, name, metav1.GetOptions{})
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		job := must.Get(r.client.BatchV1().Jobs("default").Get(r.ctx, name, metav1.GetOptions{}))(r.t)
 		raw := &template.Spec.Spec.Devices.Config[0].Opaque.Parameters.Raw
 		*raw = []byte(strings.NewReplacer("receiver:9000", "127.0.0.1:"+port, `"port":9000`, `"port":`+port).Replace(string(*raw)))
 		pod := job.Spec.Template.Spec
@@ -131,9 +128,7 @@ func fileExample(r *rig, image string) {
 		pod.ResourceClaims[0].ResourceClaimTemplateName, pod.ResourceClaims[0].ResourceClaimName = nil, &name
 		r.createPod(name, template.Spec.Spec, pod)
 		uid, _ := r.awaitScheduled(name)
-		if ids[name], err = r.prepare(name, uid); err != nil {
-			r.t.Fatal(err)
-		}
+		ids[name] = must.Get(r.prepare(name, uid))(r.t)
 	}
 	r.transfer(image, ids["sender"], ids["receiver"], commands["sender"], commands["receiver"])
 }

@@ -11,6 +11,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestClaimsAtOnce: of many claims to one NIC that are prepared at once, one has it.
@@ -35,17 +36,13 @@ func TestClaimsAtOnce(t *testing.T) {
 			t.Errorf("claim %d: %v", i, err)
 		}
 	}
-	if have != 1 {
-		t.Errorf("%d claims have the NIC", have)
-	}
+	should.Be(t, have, 1, "claims have the NIC")
 	for i := range claims {
 		all.Go(func() { errs[i] = r.unprepare(fmt.Sprintf("c%d", i), uids[i]) })
 	}
 	all.Wait()
 	for i, err := range errs {
-		if err != nil {
-			t.Errorf("claim %d: %v", i, err)
-		}
+		should.OK(t, err, "claim %d", i)
 	}
 	r.driverIs(hostpcitestDriver)
 }
@@ -66,13 +63,9 @@ func TestCorruptState(t *testing.T) {
 		}
 		must.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		for name, uid := range map[string]string{"c1": uid, "c2": other} {
-			if ids, err := r.prepare(name, uid); err == nil || !strings.Contains(err.Error(), path) {
-				t.Errorf("file %d, claim %s: %v, %v", i, name, ids, err)
-			}
+			should.Explain(r.prepare(name, uid))(t, path, "file %d, claim %s", i, name)
 		}
-		if err := r.unprepare("c1", uid); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("file %d: %v", i, err)
-		}
+		should.Say(t, r.unprepare("c1", uid), path, "file %d", i)
 		emulated := fmt.Sprintf("e%d", i)
 		if _, err := r.prepare(emulated, r.claim(emulated, nil, resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})); err != nil {
 			t.Error(err)

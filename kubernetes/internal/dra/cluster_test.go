@@ -66,9 +66,7 @@ func startCluster(t *testing.T) *cluster {
 	startProgram(t, etcd, "--data-dir="+filepath.Join(folder, "etcd"), "--listen-client-urls=http://"+store, "--advertise-client-urls=http://"+store,
 		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
 	_, number, err := net.SplitHostPort(c.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.arguments = []string{"--etcd-servers=http://" + store, "--bind-address=127.0.0.1", "--secure-port=" + number, "--cert-dir=" + filepath.Join(folder, "certs"),
 		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + keyFile, "--service-account-signing-key-file=" + keyFile, "--service-cluster-ip-range=10.0.0.0/24",
@@ -163,8 +161,6 @@ func freeUDPPort(t *testing.T) string {
 	l := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return port
 }

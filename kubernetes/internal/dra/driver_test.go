@@ -85,12 +85,9 @@ func (r *rig) run(t *testing.T, client, own kubernetes.Interface) {
 // start starts a driver, as a pod of its own would be.
 func (r *rig) start() {
 	r.t.Helper()
-	n, err := node.New(node.Options{Root: r.tree.Root(), Drivers: drivers, Own: "trapeze", Emulated: 2,
+	n := must.Get(node.New(node.Options{Root: r.tree.Root(), Drivers: drivers, Own: "trapeze", Emulated: 2,
 		Agents: []node.Agent{{Name: "port0", Socket: "/run/trapeze/agent.sock", VIs: 100, Memory: 1 << 30}},
-		Now:    func() time.Time { return time.Now().Add(time.Duration(r.later.Load())) }})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+		Now:    func() time.Time { return time.Now().Add(time.Duration(r.later.Load())) }}))(r.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -180,9 +177,7 @@ func (r *rig) unprepared(name, uid string) {
 // driverIs checks which driver has the NIC.
 func (r *rig) driverIs(want string) {
 	r.t.Helper()
-	if got := r.driverOf(); got != want {
-		r.t.Errorf("driver %q has the NIC, want %q", got, want)
-	}
+	should.Be(r.t, r.driverOf(), want, "driver")
 }
 
 // device is a device as the slices have it; nil if they have not.
@@ -217,9 +212,7 @@ func TestPublishes(t *testing.T) {
 		case a.StringValue != nil:
 			got = *a.StringValue
 		}
-		if got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
+		should.Be(t, got, want, "%s", name)
 	}
 	a := r.device("agent-port0")
 	if a.AllowMultipleAllocations == nil || !*a.AllowMultipleAllocations || value(a, "vis") != 100 || value(a, "memory") != 1<<30 {
@@ -249,13 +242,9 @@ func TestWholeNIC(t *testing.T) {
 		nodes = append(nodes, n.Path)
 	}
 	slices.Sort(nodes)
-	if !slices.Equal(nodes, []string{"/dev/vfio/12", "/dev/vfio/vfio"}) {
-		t.Errorf("nodes %q", nodes)
-	}
+	should.Same(t, nodes, []string{"/dev/vfio/12", "/dev/vfio/vfio"}, "nodes")
 	other := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if ids, err := r.prepare("c2", other); err == nil || !strings.Contains(err.Error(), "default/c1") {
-		t.Errorf("a second claim: %v, %v", ids, err)
-	}
+	should.Explain(r.prepare("c2", other))(t, "default/c1", "a second claim")
 	r.register() // the kubelet has restarted
 	for range 2 {
 		r.unprepared("c1", uid)
@@ -282,12 +271,8 @@ func TestInUse(t *testing.T) {
 		return d != nil && *d.Attributes["defaultRoute"].BoolValue && !*d.Attributes["safe"].BoolValue
 	})
 	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if ids, err := r.prepare("c1", uid); err == nil || !strings.Contains(err.Error(), "not safe") {
-		t.Errorf("%v, %v", ids, err)
-	}
-	if w := r.kernel.Writes(); len(w) != 0 {
-		t.Errorf("written: %v", w)
-	}
+	should.Explain(r.prepare("c1", uid))(t, "not safe")
+	should.Same(t, r.kernel.Writes(), nil, "written")
 }
 
 func TestShareAndEmulated(t *testing.T) {
@@ -295,10 +280,7 @@ func TestShareAndEmulated(t *testing.T) {
 	share := types.UID("s1")
 	uid := r.claim("c1", opaque(`{"apiVersion":"nic.trapeze-nic.github.io/v1","kind":"NICParameters","port":9000,"peers":["a.example:9000","b:1"]}`),
 		resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})
-	ids, err := r.prepare("c1", uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := must.Get(r.prepare("c1", uid))(t)
 	if e := r.edits(ids); !slices.Contains(e.Env, "TRAPEZE_DEVICE=emu:?wire=udp://0.0.0.0:9000&peer=a.example:9000,b:1") {
 		t.Errorf("%q", e.Env)
 	}
@@ -340,9 +322,7 @@ func TestHostileClaims(t *testing.T) {
 			config = opaque(c.parameters)
 		}
 		uid := r.claim(name, config, resourceapi.DeviceRequestAllocationResult{Request: "bad", Device: c.device})
-		if ids, err := r.prepare(name, uid); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s %s: %v, %v", c.device, c.parameters, ids, err)
-		}
+		should.Explain(r.prepare(name, uid))(t, c.says, "%s %s", c.device, c.parameters)
 	}
 	uid := r.claim("half", nil, resourceapi.DeviceRequestAllocationResult{Request: "a", Device: whole}, resourceapi.DeviceRequestAllocationResult{Request: "b", Device: "gone"})
 	if ids, err := r.prepare("half", uid); err == nil {

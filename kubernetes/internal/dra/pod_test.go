@@ -66,9 +66,7 @@ func (r *rig) pod(ids []string, image string, command ...string) *exec.Cmd {
 func (r *rig) output(ids []string, image string, command ...string) string {
 	r.t.Helper()
 	out, err := r.pod(ids, image, command...).CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("%q: %v: %s", command, err, out)
-	}
+	must.OK(r.t, err, "%q %s", command, out)
 	return string(out)
 }
 

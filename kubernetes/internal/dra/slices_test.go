@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
@@ -44,9 +45,7 @@ func TestManyNICs(t *testing.T) {
 			names[d.Name] = true
 		}
 	}
-	if len(names) != 100 {
-		t.Errorf("%d devices in slices", len(names))
-	}
+	should.Be(t, len(names), 100, "devices in slices")
 }
 
 // TestParameterKeys: each key is one of those of parameters, in the same letters, and stands once.

@@ -58,9 +58,7 @@ func hear(t testing.TB, c net.Conn) string {
 	t.Helper()
 	must.OK(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	line, err := bufio.NewReader(c).ReadString('\n')
-	if err != nil {
-		t.Fatalf("got %q, %v", line, err)
-	}
+	must.OK(t, err, "got %q", line)
 	return line
 }
 

@@ -158,9 +158,7 @@ func list(t *testing.T, socket string) (clients []agentlink.Client) {
 func TestTwoAgents(t *testing.T) {
 	socket := serve(t, local)
 	c := must.Get(agent.Parse("f", []byte("socket = \""+socket+"\"\n"+local)))(t)
-	if _, err := agent.Listen(t.Context(), c); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("a second agent: %v", err)
-	}
+	should.Refuse(agent.Listen(t.Context(), c))(t, unix.EADDRINUSE, "a second agent")
 	var listed bytes.Buffer
 	list := agent.Command(&command.Env{JSON: true, Stdout: &listed, Stderr: &listed})
 	list.SetArgs([]string{"list", "--socket", socket})

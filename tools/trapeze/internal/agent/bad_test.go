@@ -75,12 +75,11 @@ name = "no one here"
 users = ["4294967294"]
 `)
 	const open, version = agentlink.Open, agentlink.Version
-	taken, m, fd := ask(t, socket, agentlink.Message{Kind: open, Version: version, Station: "02:00:00:00:01:07"}, -1)
-	if m.Kind != agentlink.Welcome || m.VIs != 8 || m.Memory != 1<<20 || m.Station != "02:00:00:00:01:07" {
+	m, end := welcome(t, socket, agentlink.Message{Station: "02:00:00:00:01:07"})
+	defer end()
+	if m.VIs != 8 || m.Memory != 1<<20 || m.Station != "02:00:00:00:01:07" {
 		t.Fatalf("%+v", m)
 	}
-	defer taken.Close()
-	defer unix.Close(fd)
 	for name, c := range map[string]struct {
 		m     agentlink.Message
 		errno unix.Errno
@@ -108,10 +107,8 @@ users = ["4294967294"]
 		refused(t, socket, name, c.m, c.errno, c.says)
 	}
 	socket = serve(t, local+"name = \"small\"\nstations = [\"02:00:00:00:01:00/40\"]\n")
-	first, m, fd := ask(t, socket, agentlink.Message{Kind: open, Version: version, Station: "02:00:00:00:01:07"}, -1)
-	must.Be(t, m.Kind, agentlink.Welcome, "%+v", m)
-	defer first.Close()
-	defer unix.Close(fd)
+	_, end = welcome(t, socket, agentlink.Message{Station: "02:00:00:00:01:07"})
+	defer end()
 	for name, c := range map[string]struct {
 		station string
 		errno   unix.Errno
@@ -152,23 +149,28 @@ users = ["*"]
 			more(func(m *agentlink.Message) { m.VIs = 9 }, unix.EPERM, "vis=9: narrow grants 8")
 			more(func(m *agentlink.Message) { m.Memory = 1 << 30 }, unix.EPERM, "memory=1073741824: narrow grants 1048576")
 			more(func(m *agentlink.Message) { m.Station = "02:00:00:00:02:00" }, unix.EPERM, "narrow does not grant it")
-			c, m, fd := ask(t, socket, request, -1)
-			if m.Kind != agentlink.Welcome || m.VIs != 8 {
-				t.Fatalf("%s: %+v", name, m)
-			}
+			m, end := welcome(t, socket, request)
+			must.Be(t, m.VIs, 8, "%s: VIs", name)
 			more(func(*agentlink.Message) {}, unix.EAGAIN, "as many NICs open")
-			c.Close()
-			_ = unix.Close(fd)
+			end()
 		}
 	}
 	socket := serve(t, narrow("nics = [\"local\"]\n[nic.other]\naddress = \"emu:\"\n"))
-	request.NIC = "other"
+	m, end := welcome(t, socket, agentlink.Message{NIC: "other"})
+	should.Be(t, m.VIs, 64, "VIs of a NIC that the first grant is not about")
+	end()
+}
+
+// welcome sends a request that is granted, and returns the answer and what ends the client.
+func welcome(t testing.TB, socket string, request agentlink.Message) (m agentlink.Message, end func()) {
+	t.Helper()
+	request.Kind, request.Version = agentlink.Open, agentlink.Version
 	c, m, fd := ask(t, socket, request, -1)
-	if m.Kind != agentlink.Welcome || m.VIs != 64 {
-		t.Errorf("a NIC that the first grant is not about: %+v", m)
+	must.Be(t, m.Kind, agentlink.Welcome, "%+v", m)
+	return m, func() {
+		c.Close()
+		_ = unix.Close(fd)
 	}
-	c.Close()
-	_ = unix.Close(fd)
 }
 
 func refused(t *testing.T, socket, name string, request agentlink.Message, errno unix.Errno, says string) {
@@ -183,16 +185,11 @@ func refused(t *testing.T, socket, name string, request agentlink.Message, errno
 // empty waits until no client is left.
 func empty(t testing.TB, socket string) {
 	t.Helper()
-	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+	waittest.Until(t, "no client is left", func() bool {
 		c, m, _ := ask(t, socket, agentlink.Message{Kind: agentlink.List, Version: agentlink.Version}, -1)
 		c.Close()
-		if len(m.Clients) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v stay", m.Clients)
-		}
-	}
+		return len(m.Clients) == 0
+	})
 }
 
 func packet(body string) []byte {
@@ -264,15 +261,10 @@ func TestNoMessages(t *testing.T) {
 // given waits until no more files are open, and no more is mapped, than before.
 func given(t *testing.T, before resources) {
 	t.Helper()
-	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+	waittest.Until(t, fmt.Sprintf("there is no more than %+v", before), func() bool {
 		now := measure(t)
-		if now.files <= before.files && now.mappings <= before.mappings {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v, before %+v", now, before)
-		}
-	}
+		return now.files <= before.files && now.mappings <= before.mappings
+	})
 }
 
 // TestBadWire: a client that has its wire and breaks the rules there is no client any more, and costs the agent nothing.
@@ -426,15 +418,9 @@ func TestMuteUser(t *testing.T) {
 		}
 		return false
 	}
-	for end := time.Now().Add(timeout); !refused(); {
-		if time.Now().After(end) {
-			t.Fatalf("all of %d programs of a user may be silent", len(list))
-		}
-	}
-	c, m, fd := ask(t, socket, agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}, -1)
-	should.Be(t, m.Kind, agentlink.Welcome, "another user is told %+v", m)
-	c.Close()
-	_ = unix.Close(fd)
+	waittest.Until(t, "a silent program of the user is refused", refused)
+	_, end := welcome(t, socket, agentlink.Message{}) // to another user
+	end()
 }
 
 // goneSocket, if set, has TestGoneProcess connect there for its parent.
@@ -502,13 +488,10 @@ func TestSilent(t *testing.T) {
 		_ = c.Close()
 	}
 	// The agent has seen all of them once it has room for another.
-	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
-		if _, _, err := agentlink.Ask(t.Context(), socket); err == nil {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	waittest.Until(t, "the agent answers", func() bool {
+		_, _, err := agentlink.Ask(t.Context(), socket)
+		return err == nil
+	})
 	if n := reads() - before; n > programs {
 		t.Errorf("%d reads for %d programs", n, programs)
 	}

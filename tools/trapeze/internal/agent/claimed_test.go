@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cgrouptest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -77,65 +77,40 @@ func TestClaim(t *testing.T) {
 	}
 	write(want)
 	at := func(options string) string { return "agent:?" + options + "socket=" + socket }
-	for options, says := range map[string]string{
-		"vis=5&": "vis=5: claim c1 grants 4 at most", "memory=2M&": "memory=2097152: claim c1 grants 1048576 bytes",
-	} {
-		if said, _ := claimed(t, in, at(options)); !strings.Contains(said, says) {
-			t.Errorf("%s: %q", options, said)
-		}
+	says := func(options, says string) {
+		t.Helper()
+		said, end := claimed(t, in, at(options))
+		should.Contain(t, said, says, "with %q", options)
+		end()
 	}
+	says("vis=5&", "vis=5: claim c1 grants 4 at most")
+	says("memory=2M&", "memory=2097152: claim c1 grants 1048576 bytes")
 	open(t, at("vis=16&memory=64M&")) // of this program, which is in another group
 	said, end := claimed(t, in, at(""))
 	must.Be(t, said, "open\n")
-	await(t, socket, "the client of the claim is listed", func(clients []agentlink.Client) bool {
-		i := slices.IndexFunc(clients, func(c agentlink.Client) bool { return c.Grant == "claim c1" })
+	ofClaim := func(c agentlink.Client) bool { return c.Grant == "claim c1" }
+	waittest.Until(t, "the client of the claim is listed", func() bool {
+		clients := list(t, socket)
+		i := slices.IndexFunc(clients, ofClaim)
 		return i >= 0 && clients[i].VIs == 4 && clients[i].Direct == 0
 	})
-	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "as many NICs open") {
-		t.Errorf("a second NIC: %q", said)
-	}
+	says("", "as many NICs open") // a second NIC
 	end()
-	if said, end = claimed(t, in, at("")); said != "open\n" {
-		t.Errorf("after the first: %q", said)
-	}
-	end()
+	says("", "open\n")
 	// What the claim leaves open is as the first grant has it.
 	write(agentlink.Claim{NIC: "local", Cgroups: want.Cgroups})
-	for options, says := range map[string]string{
-		"vis=17&": "vis=17: claim c1 grants 16 at most", "memory=65M&": "memory=68157440: claim c1 grants 67108864 bytes",
-	} {
-		if said, _ := claimed(t, in, at(options)); !strings.Contains(said, says) {
-			t.Errorf("a wider grant, %s: %q", options, said)
-		}
-	}
+	says("vis=17&", "vis=17: claim c1 grants 16 at most")
+	says("memory=65M&", "memory=68157440: claim c1 grants 67108864 bytes")
 	write(want)
 	if said, end = claimed(t, in, at("")); said != "open\n" {
 		t.Errorf("the claim as it was: %q", said)
 	}
 	// Of a NIC that the claim is not about there is none.
 	write(agentlink.Claim{NIC: "another", Cgroups: want.Cgroups})
-	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "no grant") {
-		t.Errorf("another NIC: %q", said)
-	}
+	says("", "no grant")
 	must.OK(t, agentlink.WithdrawClaim(claims, "c1"))
-	await(t, socket, "the NIC is withdrawn", func(all []agentlink.Client) bool {
-		for _, c := range all {
-			if c.Grant == "claim c1" {
-				return false
-			}
-		}
-		return true
-	})
+	waittest.Until(t, "the NIC is withdrawn", func() bool { return !slices.ContainsFunc(list(t, socket), ofClaim) })
 	end()
-}
-
-func await(t *testing.T, socket, what string, is func([]agentlink.Client) bool) {
-	t.Helper()
-	for end := time.Now().Add(timeout); !is(list(t, socket)); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited until ", what)
-		}
-	}
 }
 
 // TestClaimedOnly: a grant for claimed programs is for no others. Claims that cannot be used, or that

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -210,19 +213,10 @@ func steady(t *testing.T) resources {
 // settle waits until the only clients are those of this process, and there is no more of anything than before.
 func settle(t *testing.T, socket string, before resources) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		foreign := 0
-		for _, c := range list(t, socket) {
-			if int(c.PID) != os.Getpid() {
-				foreign++
-			}
-		}
+	foreign := func(c agentlink.Client) bool { return int(c.PID) != os.Getpid() }
+	waittest.Until(t, fmt.Sprintf("no clients are left, and no more than %+v", before), func() bool {
 		now := measure(t)
-		if foreign == 0 && now.files <= before.files && now.mappings <= before.mappings && now.goroutines <= before.goroutines {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d clients stay; %+v, before %+v", foreign, now, before)
-		}
-	}
+		return !slices.ContainsFunc(list(t, socket), foreign) &&
+			now.files <= before.files && now.mappings <= before.mappings && now.goroutines <= before.goroutines
+	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
@@ -99,11 +100,7 @@ func TestReplaceRefused(t *testing.T) {
 	must.OK(t, first.Send(replace))
 	take(t, first, agentlink.State)
 	first.Close()
-	for end := time.Now().Add(20 * time.Second); !listening(socket); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not go on")
-		}
-	}
+	waittest.Until(t, "it goes on", func() bool { return listening(socket) })
 	old := dialAgent(t, socket)
 	defer old.Close()
 	must.OK(t, old.Send(agentlink.Message{Kind: agentlink.Replace, Version: agentlink.Version + 1}))
@@ -184,17 +181,9 @@ func TestReplaceGrants(t *testing.T) {
 	from, to := shared(t, socket)
 	exchange(t, from, to, "before")
 	a = a.replaced(t, text+"clients = 1\n")
-	for end := time.Now().Add(20 * time.Second); len(list(t, socket)) != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("clients: %+v", list(t, socket))
-		}
-	}
+	waittest.Until(t, "1 clients are listed", func() bool { return len(list(t, socket)) == 1 })
 	a = a.replaced(t, text) // and now both are granted again
-	for end := time.Now().Add(20 * time.Second); len(list(t, socket)) != 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("clients: %+v", list(t, socket))
-		}
-	}
+	waittest.Until(t, "2 clients are listed", func() bool { return len(list(t, socket)) == 2 })
 	exchange(t, from, to, "after")
 	_, _ = from.Close(), to.Close()
 	a.end(t)

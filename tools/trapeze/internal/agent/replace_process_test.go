@@ -22,6 +22,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
@@ -208,13 +209,10 @@ func (m *manager) all() string {
 // until waits until it was told one thing, and another one behind that.
 func (m *manager) until(t testing.TB, first, then string) {
 	t.Helper()
-	for end := time.Now().Add(replaceTimeout); ; time.Sleep(time.Millisecond) {
-		if _, rest, found := strings.Cut(m.all(), first); found && strings.Contains(rest, then) {
-			return
-		} else if time.Now().After(end) {
-			t.Fatalf("the service manager is not told %s and %s: %s", first, then, m.all())
-		}
-	}
+	waittest.Until(t, "the service manager is told "+first+" and "+then, func() bool {
+		_, rest, found := strings.Cut(m.all(), first)
+		return found && strings.Contains(rest, then)
+	})
 }
 
 // TestReplaceKilled: new agents are killed at any time. Either the old one goes on, and the stream does not notice,

@@ -337,16 +337,12 @@ func transfer(t testing.TB, from, to *via.NIC, meanwhile func()) {
 			meanwhile = nil
 		}
 		k, err := r.Read(b)
-		if err != nil {
-			t.Fatalf("after %d bytes: %v", n, err)
-		}
+		must.OK(t, err, "after %d bytes", n)
 		got.Write(b[:k])
 		n += k
 	}
 	should.OK(t, <-done)
 	close(received)
 	_ = c.Close()
-	if !bytes.Equal(got.Sum(nil), sent.Sum(nil)) {
-		t.Error("what arrived has another sum than what was sent")
-	}
+	should.Same(t, got.Sum(nil), sent.Sum(nil), "what arrived has another sum than what was sent")
 }

@@ -20,9 +20,7 @@ func library(t *testing.T, path, symbol string) {
 	t.Helper()
 	if libraries[symbol] == nil {
 		source, made := filepath.Join(t.TempDir(), "l.c"), filepath.Join(t.TempDir(), "l.so")
-		if err := os.WriteFile(source, []byte("int "+symbol+"(void) { return 0; }\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(source, []byte("int "+symbol+"(void) { return 0; }\n"), 0o600))
 		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", made, source).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -76,9 +74,7 @@ func TestFabric(t *testing.T) {
 			}
 			c.change(root, env)
 			r := doctor.Fabric(hostpci.Root(root), func(name string) string { return env[name] })
-			if r.CouldStart != (c.check == "") {
-				t.Fatalf("could start: %v: %+v", r.CouldStart, r.Host)
-			}
+			must.Be(t, r.CouldStart, c.check == "", "could start, with %+v", r.Host)
 			for _, f := range r.Host {
 				if (f.Severity == doctor.Error) != (f.Check == c.check) || f.Check == c.check && (!strings.Contains(f.What, c.says) || len(f.Fix) == 0) {
 					t.Errorf("%+v", f)

@@ -17,6 +17,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -113,9 +114,7 @@ func TestDumpFile(t *testing.T) {
 	if err := start(t, "dump", "--device", newWire(), "--output", path, "--duration", "1ms").wait(); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("%v", err)
 	}
-	if err := start(t, "dump", "--device", newWire(), "--output", path, "--force", "--duration", "1ms").wait(); err != nil {
-		t.Errorf("%v", err)
-	}
+	should.OK(t, start(t, "dump", "--device", newWire(), "--output", path, "--force", "--duration", "1ms").wait())
 }
 
 func dumpIsIdle(r *running) bool {

@@ -104,9 +104,7 @@ func (r *running) ready(t testing.TB) {
 func (r *running) report(t testing.TB, into any) {
 	t.Helper()
 	must.OK(t, r.wait())
-	if err := json.Unmarshal([]byte(r.stdout.String()), into); err != nil {
-		t.Fatalf("%v in %q", err, r.stdout.String())
-	}
+	must.OK(t, json.Unmarshal([]byte(r.stdout.String()), into), "in %q", r.stdout.String())
 }
 
 // count is a line of a report for people that has a number.

@@ -56,9 +56,7 @@ func run(t *testing.T, args ...string) (string, error) {
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := run(t, args...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	must.OK(t, err, "%v", args)
 	return out
 }
 
@@ -279,9 +277,7 @@ func TestRefusedCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, append([]string{"fw"}, c.args...)...)
 			if name == "show with broken keys" { // of an unsigned image, nobody asks
-				if err != nil {
-					t.Errorf("%v", err)
-				}
+				should.OK(t, err)
 				return
 			}
 			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || out != "" {

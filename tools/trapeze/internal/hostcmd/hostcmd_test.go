@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
@@ -58,9 +60,7 @@ func run(t *testing.T, tree *hostpcitest.Tree, write func(name, value string) er
 func decode(t *testing.T, o outcome, into any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(o.stdout))
-	if err := d.Decode(into); err != nil {
-		t.Fatalf("%v in %q", err, o.stdout)
-	}
+	must.OK(t, d.Decode(into), "in %q", o.stdout)
 	if _, err := d.Token(); err != io.EOF || o.stderr != "" {
 		t.Errorf("something follows the object: %q, stderr %q", o.stdout, o.stderr)
 	}
@@ -87,9 +87,7 @@ func TestList(t *testing.T) {
 	}
 	for _, s := range []string{"pci:0000:03:00.0", "Example Corp Trapeze NIC [1234:7250]", "ixgbe", "fits", "0000:00:1c.0  pcieport",
 		"max_gt_s", "ens1 carries the default route", "afxdp:ens1", "emu:?wire=udp://HOST:PORT"} {
-		if !strings.Contains(o.stdout, s) {
-			t.Errorf("%q is not in:\n%s", s, o.stdout)
-		}
+		should.Contain(t, o.stdout, s)
 	}
 	var r struct {
 		Functions []map[string]any
@@ -103,13 +101,9 @@ func TestList(t *testing.T) {
 	f := r.Functions[0]
 	want := map[string]any{"address": "pci:" + nic, "vendor": "1234", "device": "7250", "class": "028000", "driver": "ixgbe", "iommu_group": 12.0, "fits": "trapeze", "device_name": "Trapeze NIC"}
 	for k, v := range want {
-		if f[k] != v {
-			t.Errorf("%s: %v, want %v", k, f[k], v)
-		}
+		should.Be(t, f[k], v, "%s", k)
 	}
-	if got := fmt.Sprint(f["afxdp"]); got != "[afxdp:ens1]" {
-		t.Errorf("afxdp: %s", got)
-	}
+	should.Be(t, fmt.Sprint(f["afxdp"]), "[afxdp:ens1]")
 	for _, k := range []string{"group_members", "link", "netdevs", "sriov", "power_state", "bars", "backends", "in_use", "numa_node"} {
 		if f[k] == nil {
 			t.Errorf("no %s", k)
@@ -225,9 +219,7 @@ func TestDoctor(t *testing.T) {
 	decode(t, run(t, tree, nil, "list", "--json"), &list)
 	named := nic + "  " + list.Functions[0].Name
 	for _, s := range []string{"this host", "> trapeze bind " + nic, named + ", made for trapeze: a driver could not start", "error   binding: ixgbe has it"} {
-		if !strings.Contains(o.stdout, s) {
-			t.Errorf("%q is not in:\n%s", s, o.stdout)
-		}
+		should.Contain(t, o.stdout, s)
 	}
 	if o := run(t, tree, kernel.Write, "bind", nic); o.err != nil {
 		t.Fatal(o.err)

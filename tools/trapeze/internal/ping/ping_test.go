@@ -49,9 +49,7 @@ func serveOn(t *testing.T, s ping.Server) <-chan ping.Client {
 	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("server: %v", err)
-		}
+		should.OK(t, <-done, "server")
 	})
 	return clients
 }

@@ -402,9 +402,7 @@ func TestWebEnds(t *testing.T) {
 	r := serveSite(t)
 	s := r.stream(t, names[0])
 	until(s, "nic", func(shownView) bool { return true })
-	if err := r.stop(); err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	should.OK(t, r.stop())
 	for s.Scan() { // what was on its way
 	}
 	should.Refuse(r.feed.join(""))(t, context.Canceled, "a browser after the end")

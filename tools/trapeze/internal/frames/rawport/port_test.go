@@ -251,9 +251,7 @@ func TestWait(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
 		p := open(t, "emu:", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Interrupts: interrupts})
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := p.Queue(0).Wait(ctx); err != nil {
-			t.Errorf("a wait without frames: %v", err)
-		}
+		should.OK(t, p.Queue(0).Wait(ctx), "a wait without frames")
 		time.AfterFunc(10*time.Millisecond, cancel)
 		var err error
 		for err == nil {
