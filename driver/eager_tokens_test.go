@@ -24,9 +24,7 @@ func TestEagerTokenBatch(t *testing.T) {
 	ctx := contextFor(t)
 	const depth, perBlock = 16, 4
 	v := must.Get(r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil))(t)
-	if !v.Attributes().EagerTokens {
-		t.Fatal("the tokens are ordinary")
-	}
+	must.Be(t, v.Attributes().EagerTokens, true, "the tokens are ordinary")
 	at := 0
 	for _, n := range []int{1, 3, 4, 5, 16, 2, 15, 16} {
 		m := must.Get(r.nic.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag}))(t)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -15,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -229,15 +229,10 @@ func TestOwnMemoryIsGone(t *testing.T) {
 				if err := r.once(); err == nil || errors.Is(err, descriptors.ErrNotDone) {
 					t.Errorf("a message from or to memory that is gone: %v", err)
 				}
-				for end := time.Now().Add(10 * time.Second); ; {
+				waittest.Until(t, "the NIC has failed", func() bool {
 					h, err := failed.Health(contextFor(t))
-					if err == nil && h.Fatal {
-						break
-					}
-					if time.Now().After(end) {
-						t.Fatalf("the NIC has not failed: %+v, %v", h, err)
-					}
-				}
+					return err == nil && h.Fatal
+				})
 				if h, err := well.Health(contextFor(t)); err != nil || h.Fatal {
 					t.Errorf("the other NIC: %+v, %v", h, err)
 				}

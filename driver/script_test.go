@@ -99,9 +99,7 @@ func (p *play) do(words []string) (lines string) {
 		return lines
 	}
 	f, known := commands[words[0]]
-	if !known {
-		p.t.Fatalf("there is no command %q", words[0])
-	}
+	must.Be(p.t, known, true, "there is no command %q", words[0])
 	if p.n == nil && !p.failed && !ofDevice[words[0]] && words[0] != "open" && words[0] != script.End {
 		if out := p.open(script.Parse(nil)); p.n == nil {
 			p.t.Fatal(out)

@@ -51,16 +51,12 @@ func TestPostsWake(t *testing.T) {
 		if err := post.f(); err != nil {
 			t.Fatalf("%s: %v", post.name, err)
 		}
-		if !wakes(over) {
-			t.Errorf("%s: the sleeper was not woken", post.name)
-		}
+		should.Be(t, wakes(over), true, "%s: the sleeper was not woken", post.name)
 	}
 	over := asleep()
 	should.Fail(t, v.PostRecv(nil), descriptors.ErrInvalidParameter)
 	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(n, err)
 	}
-	if wakes(over) {
-		t.Error("a post that was refused woke somebody")
-	}
+	should.Be(t, wakes(over), false, "a post that was refused woke somebody")
 }

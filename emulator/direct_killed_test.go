@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
@@ -105,9 +106,7 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 		if (child == readerChild || b[100] == 0) && received() == before { // the writer's memory is zero, and this end is not polled here
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatal("nothing is written without a frame")
-		}
+		must.Be(t, time.Now().After(end), false, "nothing is written without a frame")
 	}
 	time.Sleep(after)
 	must.OK(t, cmd.Process.Kill())
@@ -115,11 +114,10 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 	fill(b, 9)
 	want := bytes.Clone(b)
 	_ = cmd.Wait()
-	for end := time.Now().Add(timeout); s.port.LinkUp(); s.nic.Poll() {
-		if time.Now().After(end) {
-			t.Fatal("the death of the writer is not noticed")
-		}
-	}
+	waittest.Until(t, "the death of the writer is noticed", func() bool {
+		s.nic.Poll()
+		return !s.port.LinkUp()
+	})
 	should.Same(t, b, want, "memory was written after it had been taken back")
 	must.OK(t, s.nic.Close())
 }

@@ -36,9 +36,8 @@ func TestLateWriter(t *testing.T) {
 		t.Fatal("no copy can begin")
 	}
 	var e datasheet.DirectRegion
-	if handle := r.memory.Handle(); !table.Regions[handle&0xfffff].Load(handle, &e) {
-		t.Fatal("the region is not in the table")
-	}
+	handle := r.memory.Handle()
+	must.Be(t, table.Regions[handle&0xfffff].Load(handle, &e), true, "the region is in the table")
 	to := x.port.Reach(e.Memory, e.Offset, size, true)
 	to[0] = 100
 	must.OK(t, r.memory.Close(t.Context()))
@@ -49,9 +48,7 @@ func TestLateWriter(t *testing.T) {
 	x.port.End()
 	fill(whole.Bytes(), 9) // it is good for what comes
 	must.OK(t, whole.Close(t.Context()))
-	if got := y.device.Sharing(); got.Err != nil {
-		t.Error(got.Err)
-	}
+	should.OK(t, y.device.Sharing().Err)
 }
 
 // TestLateWriterKeepsMemory: where the system has no memory for pages in place of those that a peer may still write

@@ -61,9 +61,7 @@ func TestReadDirectRefused(t *testing.T) {
 	must.OK(t, gone.Close(t.Context()))
 	refused := func(name string, address uint64, handle uint32, into *via.Memory, offset, n int) {
 		t.Helper()
-		if r.from.VI.ReadDirect(address, handle, into, offset, n) {
-			t.Errorf("%s: it is read", name)
-		}
+		should.Be(t, r.from.VI.ReadDirect(address, handle, into, offset, n), false, "%s: it is read", name)
 	}
 	refused("behind the end", at+size-63, handle, into, 0, 64)
 	refused("before the start", at-1, handle, into, 0, 64)
@@ -88,9 +86,7 @@ func TestReadDirectRefused(t *testing.T) {
 	copy(into.Bytes(), want) // waitDirect has read
 	refused("no right to read", at, handle, into, 0, 64)
 	must.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMARead: true}))
-	if !r.read(0, 64) {
-		t.Error("it is not read again")
-	}
+	should.Be(t, r.read(0, 64), true, "it is not read again")
 	copy(into.Bytes(), want)
 	must.OK(t, r.to.VI.Disconnect(t.Context()))
 	refused("the target has disconnected", at, handle, into, 0, 64)

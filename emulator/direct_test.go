@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -136,9 +137,7 @@ func (r *remote) closeUnder(t *testing.T, round, size int, write bool, begin fun
 		case err := <-ended:
 			return err
 		default:
-			if time.Now().After(stop) {
-				t.Fatal("the initiator does not notice")
-			}
+			must.Be(t, time.Now().After(stop), false, "the initiator does not notice")
 		}
 	}
 }
@@ -146,11 +145,7 @@ func (r *remote) closeUnder(t *testing.T, round, size int, write bool, begin fun
 // waitDirect waits until operations are.
 func (r *remote) waitDirect(t testing.TB, write bool) {
 	t.Helper()
-	for end := time.Now().Add(timeout); !r.direct(t, write); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("operations go in frames: %+v, %+v", r.x.device.Sharing(), r.y.device.Sharing())
-		}
-	}
+	waittest.Until(t, "operations go without frames", func() bool { return r.direct(t, write) })
 }
 
 // TestDirect: which ends carry out what, and that the bytes are right.
@@ -393,9 +388,7 @@ func TestDirectScribbled(t *testing.T) {
 	}
 	table, good := y.port.Table(), datasheet.DirectRegion{}
 	at := &table.Regions[r.memory.Handle()&0xfffff]
-	if !at.Load(r.memory.Handle(), &good) {
-		t.Fatal("the region is not in the table")
-	}
+	must.Be(t, at.Load(r.memory.Handle(), &good), true, "the region is not in the table")
 	random := rand.New(rand.NewPCG(31, 5))
 	near := func(v uint64) uint64 {
 		switch random.IntN(4) {

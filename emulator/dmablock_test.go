@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -61,14 +62,10 @@ func TestDMAValues(t *testing.T) {
 	} {
 		r := dmaRegister{t, d, tt.reg}
 		for _, v := range tt.good {
-			if !r.write(v) {
-				t.Errorf("%s does not take %#x", tt.name, v)
-			}
+			should.Be(t, r.write(v), true, "%s does not take %#x", tt.name, v)
 		}
 		for _, v := range tt.bad {
-			if r.write(v) {
-				t.Errorf("%s takes %#x", tt.name, v)
-			}
+			should.Be(t, r.write(v), false, "%s takes %#x", tt.name, v)
 		}
 	}
 	// A policy keeps its size and a size its policy.
@@ -85,9 +82,7 @@ func TestDMAControl(t *testing.T) {
 	reg := func(r uint32) dmaRegister { return dmaRegister{t, d, r} }
 	control := reg(datasheet.RegDMAControl)
 	log := datasheet.DMAControlLog
-	if control.write(log | datasheet.DMAControlHostTx) {
-		t.Error("a log without a ring starts")
-	}
+	should.Be(t, control.write(log|datasheet.DMAControlHostTx), false, "a log without a ring starts")
 	if !reg(datasheet.RegLogLog2).write(4) || control.write(log) {
 		t.Error("a log at address 0 starts")
 	}
@@ -99,26 +94,18 @@ func TestDMAControl(t *testing.T) {
 	}
 	// What is in use cannot be moved.
 	for _, r := range []uint32{datasheet.RegLogBaseLow, datasheet.RegLogBaseHigh, datasheet.RegLogLog2} {
-		if reg(r).write(0x40) {
-			t.Errorf("register %#x changes while the log is on", r)
-		}
+		should.Be(t, reg(r).write(0x40), false, "register %#x changes while the log is on", r)
 	}
 	if !reg(datasheet.RegProgressLow).write(0x40) || !reg(datasheet.RegLogConsumer).write(0) || reg(datasheet.RegLogConsumer).write(1) {
 		t.Error("the log's registers do not do what they should while it is on")
 	}
 	for _, host := range []uint32{datasheet.DMAControlHostTx, datasheet.DMAControlHostRx} {
-		if !control.write(host) {
-			t.Errorf("control does not take %#x", host)
-		}
+		should.Be(t, control.write(host), true, "control does not take %#x", host)
 		for _, r := range []uint32{datasheet.RegProgressLow, datasheet.RegProgressHigh} {
-			if reg(r).write(0x80) {
-				t.Errorf("register %#x changes while the host decides", r)
-			}
+			should.Be(t, reg(r).write(0x80), false, "register %#x changes while the host decides", r)
 		}
 	}
-	if !reg(datasheet.RegLogLog2).write(9) {
-		t.Error("the log's registers are locked though it is off")
-	}
+	should.Be(t, reg(datasheet.RegLogLog2).write(9), true, "the log's registers are locked though it is off")
 	resetByRegister(t, d)
 	for _, r := range datasheet.Registers() {
 		if r.Block == datasheet.BlockDMA && r.Fixed && reg(r.Offset).read() != r.Reset {
@@ -259,9 +246,7 @@ func TestPulseRegisters(t *testing.T) {
 				should.Be(t, e.dma(datasheet.RegPulsesRefused), 4*(frame+1), "pulses refused")
 				e.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(frame, 1000))
 				f.await("the pulse", waiting(frame, 1000))
-				if done() {
-					t.Fatal("the message has arrived before it has left")
-				}
+				must.Be(t, done(), false, "the message has arrived before it has left")
 				e.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(frame, 1500))
 				f.await("the message", done)
 			}

@@ -106,9 +106,7 @@ func (f *flow) begin(n int, fill byte) (done func() bool) {
 func (f *flow) await(what string, done func() bool) {
 	f.t.Helper()
 	for end := time.Now().Add(timeout); !done(); f.from.poll() {
-		if time.Now().After(end) {
-			f.t.Fatalf("%s did not happen", what)
-		}
+		must.Be(f.t, time.Now().After(end), false, "%s did not happen", what)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 )
 
@@ -41,9 +43,7 @@ func TestWake(t *testing.T) {
 	closeDevice(t, x)
 	overY := y.Idle()
 	y.Wake()
-	if !ended(overY) {
-		t.Error("asleep although something was posted, the other end being gone")
-	}
+	should.Be(t, ended(overY), true, "asleep although something was posted, the other end being gone")
 }
 
 // TestWakeInterval: posts that follow each other closely wake a sleeper once.
@@ -53,16 +53,10 @@ func TestWakeInterval(t *testing.T) {
 	x, y := newPair(t, emulator.PairOptions{Clock: func() time.Duration { return time.Duration(now.Load()) }})
 	over := x.Idle()
 	x.Wake()
-	if !ended(over) {
-		t.Fatal("asleep although something was posted")
-	}
+	must.Be(t, ended(over), true, "asleep although something was posted")
 	over = x.Idle()
 	y.Wake()
-	if ended(over) {
-		t.Error("woken again at once")
-	}
+	should.Be(t, ended(over), false, "woken again at once")
 	closeDevice(t, x)
-	if !ended(over) {
-		t.Error("asleep although the device is closed")
-	}
+	should.Be(t, ended(over), true, "asleep although the device is closed")
 }

@@ -141,14 +141,10 @@ func TestInterrupts(t *testing.T) {
 			should.Be(t, read32(t, r.d, datasheet.MSIXTableOffset+raisedVector*16+12), 1, "vector control is: only the mask bit is there")
 			r.nop()
 			r.want("vector masked", false)
-			if !r.pending() {
-				t.Error("no pending bit")
-			}
+			should.Be(t, r.pending(), true, "no pending bit")
 			r.mask(0)
 			r.want("vector unmasked", true)
-			if r.pending() {
-				t.Error("the pending bit stays")
-			}
+			should.Be(t, r.pending(), false, "the pending bit stays")
 
 			writeConfig16(t, r.d, configMSIXControl, 0xc000)
 			r.nop()
@@ -163,9 +159,7 @@ func TestInterrupts(t *testing.T) {
 			r.want("connected again: what happened meanwhile", true)
 
 			must.OK(t, r.d.DisableIRQs(vfio.IRQMSIX))
-			if c := readConfig16(t, r.d, configMSIXControl); c&0x8000 != 0 {
-				t.Error("MSI-X is enabled after DisableIRQs")
-			}
+			should.Be(t, readConfig16(t, r.d, configMSIXControl)&0x8000, 0, "MSI-X is enabled after DisableIRQs")
 			r.nop()
 			r.connect(true)
 			r.want("what happened while MSI-X was off", false)
@@ -176,9 +170,7 @@ func TestInterrupts(t *testing.T) {
 	r.calls.Store(0) // the one that was pending
 	r.nop()
 	r.want("a function that an eventfd has followed", false)
-	if !signalled(r.fd) {
-		t.Error("an eventfd that follows a function")
-	}
+	should.Be(t, signalled(r.fd), true, "an eventfd that follows a function")
 }
 
 func TestInterruptsNeedBusMaster(t *testing.T) {
@@ -259,13 +251,9 @@ func TestArmedQueueInterrupts(t *testing.T) {
 				word := binary.LittleEndian.AppendUint32(nil, datasheet.ArmWord(0xffffffff))
 				write(t, d, vfio.RegionBAR2, datasheet.EndpointPage(h.createVI())+datasheet.DoorbellRecvArm, word)
 				h.poll()
-				if !signalled(fd) {
-					t.Error("no interrupt")
-				}
+				should.Be(t, signalled(fd), true, "no interrupt")
 				h.poll()
-				if signalled(fd) {
-					t.Error("a second interrupt without arming again")
-				}
+				should.Be(t, signalled(fd), false, "a second interrupt without arming again")
 			})
 		}
 	}
@@ -277,9 +265,7 @@ func TestErrorEvent(t *testing.T) {
 	failed := newEventfd(t)
 	must.OK(t, d.SetIRQs(vfio.IRQErr, 0, []int{failed.FD()}))
 	h.write(datasheet.RegSQProducer, 1000)
-	if !signalled(failed) {
-		t.Error("a fault does not signal the error interrupt")
-	}
+	should.Be(t, signalled(failed), true, "a fault does not signal the error interrupt")
 	if s := deviceStatus(t, d); s&datasheet.DeviceFatal == 0 {
 		t.Errorf("status %#x", s)
 	}

@@ -123,9 +123,7 @@ func TestReset(t *testing.T) {
 			powerUp(t, d)
 			should.Be(t, deviceStatus(t, d), datasheet.DeviceReady|datasheet.DeviceLinkUp, "status after the reset")
 			should.Be(t, read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount), resets, "resets counted")
-			if c := readConfig16(t, d, configMSIXControl); c&0x8000 != 0 {
-				t.Error("interrupts are still connected")
-			}
+			should.Be(t, readConfig16(t, d, configMSIXControl)&0x8000, 0, "interrupts are still connected")
 			should.Same(t, read(t, d, vfio.RegionBAR2, datasheet.EndpointPage(vi)+0x100, 4), make([]byte, 4), "doorbells")
 			// DMA mappings are the IOMMU's and stay: the rings are still there.
 			h.enable(0)
@@ -137,9 +135,7 @@ func TestReset(t *testing.T) {
 			if e, ok := h.next(); ok {
 				t.Errorf("an entry of before the reset: %+v", e)
 			}
-			if signalled(fd) {
-				t.Error("an interrupt that was disconnected")
-			}
+			should.Be(t, signalled(fd), false, "an interrupt that was disconnected")
 		})
 	}
 }
@@ -182,23 +178,13 @@ func TestRemove(t *testing.T) {
 				should.Same(t, read(t, a, index, 0, size), bytes.Repeat([]byte{0xff}, size), "region %d reads", index)
 			}
 			should.Be(t, m.Bytes()[77], 0xff, "mapped SRAM does not read all ones")
-			if !signalled(request) {
-				t.Error("the request interrupt was not signalled")
-			}
-			if signalled(vector) {
-				t.Error("a device that is not there raises interrupts")
-			}
-			if s := deviceStatus(t, b); s&datasheet.DeviceLinkUp != 0 {
-				t.Errorf("the peer has status %#x: link up", s)
-			}
-			if a.Poll() {
-				t.Error("a device that is not there makes progress")
-			}
+			should.Be(t, signalled(request), true, "the request interrupt was not signalled")
+			should.Be(t, signalled(vector), false, "a device that is not there raises interrupts")
+			should.Be(t, linkUp(t, b), false, "the peer's link")
+			should.Be(t, a.Poll(), false, "a device that is not there makes progress")
 			b.Poll()
 			a.SetLink(true)
-			if s := deviceStatus(t, b); s&datasheet.DeviceLinkUp != 0 {
-				t.Error("SetLink brought a removed device back")
-			}
+			should.Be(t, linkUp(t, b), false, "SetLink brought a removed device back")
 			wantError(t, "Reset", a.Reset(context.Background()), vfio.ErrDeviceGone)
 			// What the host holds can still be given back.
 			should.OK(t, errors.Join(a.UnmapDMA(hostBase, h.mem.Size()), a.DisableIRQs(vfio.IRQMSIX)))
@@ -219,9 +205,7 @@ func TestSetLink(t *testing.T) {
 	want := func(link uint32) {
 		t.Helper()
 		for i, h := range hosts {
-			if s := deviceStatus(t, h.d); (s&datasheet.DeviceLinkUp != 0) != (link != 0) {
-				t.Errorf("device %d: status %#x, link is %d", i, s, link)
-			}
+			should.Be(t, linkUp(t, h.d), link != 0, "device %d: link is up", i)
 			e, ok := h.next()
 			ev := datasheet.Reply[datasheet.Event](&e)
 			if !ok || e.Kind != datasheet.EntryEvent || *ev != (datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ, Detail: link}) {
@@ -275,9 +259,7 @@ func TestClosed(t *testing.T) {
 			} {
 				wantError(t, what, err, vfio.ErrClosed)
 			}
-			if d.Poll() {
-				t.Error("a closed device makes progress")
-			}
+			should.Be(t, d.Poll(), false, "a closed device makes progress")
 			d.SetLink(true)
 			d.Remove()
 			should.Be(t, d.Info().Backend, "emulator", "Info does not work")

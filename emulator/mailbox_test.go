@@ -74,9 +74,7 @@ func TestMailbox(t *testing.T) {
 		want("delete of nothing", m.do(datasheet.MailboxDelete, 0, 0), datasheet.MailboxNoEntry)
 		m.put(0, one, []byte("xxx"))
 		want("lookup", m.do(datasheet.MailboxLookup, 0, 0), datasheet.MailboxOK)
-		if got := m.get(8, 3); string(got) != "abc" {
-			t.Errorf("found %q", got)
-		}
+		should.Be(t, string(m.get(8, 3)), "abc")
 
 		seen := map[string]bool{}
 		result := m.do(datasheet.MailboxFirst, 0, 0)
@@ -95,9 +93,7 @@ func TestMailbox(t *testing.T) {
 
 		m.put(0, []byte{0, 0, 0, 0}, nil)
 		want("lookup in an array", m.do(datasheet.MailboxLookup, 0, 1), datasheet.MailboxOK)
-		if got := m.get(8, 8); string(got) != "contents" {
-			t.Errorf("found %q", got)
-		}
+		should.Be(t, string(m.get(8, 8)), "contents")
 		want("delete in an array", m.do(datasheet.MailboxDelete, 0, 1), datasheet.MailboxBad)
 		want("lookup of a constant", m.do(datasheet.MailboxLookup, 0, 2), datasheet.MailboxOK)
 		want("update of a constant", m.do(datasheet.MailboxUpdate, 0, 2), datasheet.MailboxNotAllowed)

@@ -1,12 +1,13 @@
 package emulator_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -26,19 +27,8 @@ func linkUp(t testing.TB, d vfio.Device) bool {
 // waitLink waits until the links of devices are all up or all down.
 func waitLink(t testing.TB, up bool, devices ...vfio.Device) {
 	t.Helper()
-	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
-		n := 0
-		for _, d := range devices {
-			if linkUp(t, d) == up {
-				n++
-			}
-		}
-		if n == len(devices) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("link is not up=%v", up)
-		}
+	for i, d := range devices {
+		waittest.Until(t, fmt.Sprintf("link %d is up=%v", i, up), func() bool { return linkUp(t, d) == up })
 	}
 }
 

@@ -33,9 +33,7 @@ func words(s string) (all []string) {
 func readOptionTable(t *testing.T) (rows []optionRow) {
 	b := must.Get(os.ReadFile(optionPage))(t)
 	_, table, found := strings.Cut(string(b), "\n| Option | Values | Default |")
-	if !found {
-		t.Fatal("docs/addresses.md has no table of options")
-	}
+	must.Be(t, found, true, "docs/addresses.md has no table of options")
 	for i, line := range strings.Split(table, "\n") {
 		cells := strings.Split(line, "|")
 		switch {

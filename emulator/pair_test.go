@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -27,12 +28,8 @@ func connect(t *testing.T, from, to *adminHost) (client, server uint32) {
 	*datasheet.Body[datasheet.ConnectAcceptBody](&c) = datasheet.ConnectAcceptBody{
 		Connection: datasheet.Reply[datasheet.ConnectionReply](&request).Connection, Endpoint: server, TimeoutMS: 60000}
 	accepted := to.post(c)
-	if e := from.wait(asked); e.Result != datasheet.ResultSuccess {
-		t.Fatalf("connect: %v", e.Result)
-	}
-	if e := to.wait(accepted); e.Result != datasheet.ResultSuccess {
-		t.Fatalf("accept: %v", e.Result)
-	}
+	must.Be(t, from.wait(asked).Result, datasheet.ResultSuccess, "connect")
+	must.Be(t, to.wait(accepted).Result, datasheet.ResultSuccess, "accept")
 	return client, server
 }
 

@@ -6,12 +6,12 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -61,11 +61,7 @@ func TestPinned(t *testing.T) {
 	}
 	unpinned := func() {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); pinnedTo(t, core, false) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d threads are pinned, and should not be", pinnedTo(t, core, false))
-			}
-		}
+		waittest.Until(t, "no thread is pinned", func() bool { return pinnedTo(t, core, false) == 0 })
 	}
 	unpinned() // those of earlier tests end
 	before := pinnedTo(t, core, true)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -290,13 +291,11 @@ func TestProgramDecides(t *testing.T) {
 			p.run(0, encode(t, filter("deaf", constant(abi.FilterDrop))))
 			client, waiting := a.createVI(), b.listen("door")
 			a.dial(client, b.mac(), "door")
-			for end := time.Now().Add(timeout); p.hook(abi.FilterRx, datasheet.HookRegRunsLow) < 3; {
-				if time.Now().After(end) {
-					t.Fatal("the program is not asked")
-				}
+			waittest.Until(t, "the program is asked", func() bool {
 				a.poll()
 				b.poll()
-			}
+				return p.hook(abi.FilterRx, datasheet.HookRegRunsLow) >= 3
+			})
 			if _, ok := b.next(); ok {
 				t.Fatal("a frame has passed")
 			}
@@ -335,9 +334,7 @@ func TestHaltedProgramHolds(t *testing.T) {
 			if _, ok := b.next(); ok {
 				t.Fatal("a frame has passed while the program was halted")
 			}
-			if n := counter(t, b.d, datasheet.CounterFramesDropped) + counter(t, b.d, datasheet.CounterFramesReceived); n != 0 {
-				t.Errorf("%d frames received or dropped", n)
-			}
+			should.Be(t, counter(t, b.d, datasheet.CounterFramesDropped)+counter(t, b.d, datasheet.CounterFramesReceived), 0, "frames received or dropped")
 			if end == nil {
 				now += 4 * time.Millisecond
 			} else {

@@ -1,7 +1,6 @@
 package emulator_test
 
 import (
-	"bytes"
 	"os"
 	"testing"
 
@@ -90,13 +89,9 @@ func TestSRAM(t *testing.T) {
 	at := defaultSRAM - page // behind the slots, which are kept
 	m := must.Get(d.MapRegion(vfio.RegionBAR4, at, page))(t)
 	write(t, d, vfio.RegionBAR4, at+3, []byte("hello"))
-	if got := m.Bytes()[3:8]; string(got) != "hello" {
-		t.Errorf("mapped memory has %q", got)
-	}
+	should.Be(t, string(m.Bytes()[3:8]), "hello", "mapped memory")
 	copy(m.Bytes()[100:], "world")
-	if got := read(t, d, vfio.RegionBAR4, at+100, 5); string(got) != "world" {
-		t.Errorf("the region has %q", got)
-	}
+	should.Be(t, string(read(t, d, vfio.RegionBAR4, at+100, 5)), "world", "the region")
 	resetByRegister(t, d)
 	should.Same(t, m.Bytes(), make([]byte, page), "SRAM is not zero after a reset, or the mapping is stale")
 	for range 2 {
@@ -130,9 +125,7 @@ func TestMemoryDecoding(t *testing.T) {
 		dark("power-on")
 		writeConfig16(t, d, configCommand, commandMemory)
 		for _, index := range []int{vfio.RegionBAR0, vfio.RegionBAR2, vfio.RegionBAR4} {
-			if got := read(t, d, index, 0x210, 4); !bytes.Equal(got, make([]byte, 4)) {
-				t.Errorf("region %d reads % x: a write while decoding was off had an effect", index, got)
-			}
+			should.Same(t, read(t, d, index, 0x210, 4), make([]byte, 4), "region %d: a write while decoding was off had an effect", index)
 		}
 		writeConfig16(t, d, configPower, 3)
 		dark("D3hot")
@@ -163,9 +156,7 @@ func TestDoorbellsThatNobodyTakes(t *testing.T) {
 		before := counter(t, d, datasheet.CounterBadDoorbells)
 		write(t, d, vfio.RegionBAR2, a.offset, make([]byte, a.size))
 		d.Poll()
-		if n := counter(t, d, datasheet.CounterBadDoorbells) - before; n != a.bad {
-			t.Errorf("%d bytes at %#x: %d bad doorbells counted, want %d", a.size, a.offset, n, a.bad)
-		}
+		should.Be(t, counter(t, d, datasheet.CounterBadDoorbells)-before, a.bad, "bad doorbells after %d bytes at %#x", a.size, a.offset)
 		should.Same(t, read(t, d, vfio.RegionBAR2, a.offset, a.size), make([]byte, a.size), "a trapped doorbell reads")
 	}
 	mapped := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsMapped })

@@ -219,9 +219,7 @@ func TestClock(t *testing.T) {
 		t.Errorf("clock %#x, %#x: the halves do not agree", high, low)
 	}
 	read32(t, d, datasheet.ClockOffset+datasheet.RegClockLow)
-	if high = read32(t, d, datasheet.ClockOffset+datasheet.RegClockHigh); high != 2 {
-		t.Errorf("the high half is %#x after a new look", high)
-	}
+	should.Be(t, read32(t, d, datasheet.ClockOffset+datasheet.RegClockHigh), 2, "the high half after a new look")
 }
 
 func TestHeartbeat(t *testing.T) {

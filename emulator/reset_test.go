@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -126,11 +127,7 @@ func TestResetRestoresRegisters(t *testing.T) {
 			powerUp(t, d)
 			way.reset(t, d)
 			powerUp(t, d)
-			for end := time.Now().Add(timeout); deviceStatus(t, d)&datasheet.DeviceReady == 0; {
-				if time.Now().After(end) {
-					t.Fatal("the reset does not end")
-				}
-			}
+			waittest.Until(t, "the reset ends", func() bool { return deviceStatus(t, d)&datasheet.DeviceReady != 0 })
 			got := values(t, d, all)
 			for _, p := range all {
 				if got[p] != want[p] && slices.Contains(way.regions, p.region) {

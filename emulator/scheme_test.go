@@ -251,9 +251,7 @@ func TestNamedWires(t *testing.T) {
 	for range 2 { // a name is free again when both ends are closed
 		a := openAddress(t, "emu:?wire=mem:x&mtu=1000")
 		powerUp(t, a)
-		if up(a) {
-			t.Error("link is up with one end")
-		}
+		should.Be(t, up(a), false, "link is up with one end")
 		other := openAddress(t, "emu:?wire=mem:y")
 		_, err := vfio.Open(context.Background(), "emu:?wire=mem:x&mtu=2000")
 		wantError(t, "another MTU", err, vfio.ErrBadAddress)
@@ -266,9 +264,7 @@ func TestNamedWires(t *testing.T) {
 		_, err = vfio.Open(context.Background(), "emu:?wire=mem:x")
 		wantError(t, "third end", err, vfio.ErrBadAddress)
 		closeDevice(t, a)
-		if up(b) {
-			t.Error("link is up though the other end is closed")
-		}
+		should.Be(t, up(b), false, "link is up though the other end is closed")
 		_, err = vfio.Open(context.Background(), "emu:?wire=mem:x")
 		wantError(t, "one end is still open", err, vfio.ErrBadAddress)
 		closeDevice(t, b)

@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
@@ -79,14 +79,10 @@ func newSharers(t testing.TB, first, second bool, change func(o *emulator.Option
 // waitShared waits until memory of a is the peer's to read.
 func waitShared(t testing.TB, a *sharer, b []byte) {
 	t.Helper()
-	for end := time.Now().Add(timeout); ; time.Sleep(200 * time.Microsecond) {
-		if _, _, ok := a.port.Lend(b); ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the peer cannot read it: %+v", a.device.Sharing())
-		}
-	}
+	waittest.Until(t, "the peer can read it", func() bool {
+		_, _, ok := a.port.Lend(b)
+		return ok
+	})
 }
 
 // exchange sends a message of n bytes and checks that it arrives.
@@ -147,9 +143,7 @@ func TestLentBetweenDevices(t *testing.T) {
 			for _, s := range []*sharer{a, b} {
 				got, sharing := s.port.Stats(), s.device.Sharing()
 				if !tt.lends {
-					if got.Borrowed != 0 {
-						t.Errorf("%+v", got)
-					}
+					should.Be(t, got.Borrowed, 0, "%+v", got)
 					continue
 				}
 				if got.BorrowedBytes < lent || got.Lent == before || got.Revoked != 0 {
@@ -161,13 +155,9 @@ func TestLentBetweenDevices(t *testing.T) {
 			}
 			for _, s := range []*sharer{a, b} {
 				should.OK(t, s.nic.Close())
-				if n := s.device.Sharing().Exported; n != 0 {
-					t.Errorf("%d mappings are exported after the driver has taken all back", n)
-				}
+				should.Be(t, s.device.Sharing().Exported, 0, "mappings are exported after the driver has taken all back")
 			}
-			if n := sharedMappings(t); n != 0 {
-				t.Errorf("%d mappings are left", n)
-			}
+			should.Be(t, sharedMappings(t), 0, "mappings are left")
 		})
 	}
 }
@@ -217,11 +207,7 @@ func TestFreeWhileItIsRead(t *testing.T) {
 				continue
 			}
 			arrived++
-			for j, c := range y.Memory.Bytes()[i*size : (i+1)*size] {
-				if c != round {
-					t.Fatalf("round %d: byte %d of message %d is %#x", round, j, i, c)
-				}
-			}
+			must.Same(t, y.Memory.Bytes()[i*size:(i+1)*size], bytes.Repeat([]byte{round}, size), "round %d, message %d", round, i)
 		}
 		must.OK(t, y.VI.Disconnect(ctx))
 	}
@@ -256,14 +242,8 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 	must.OK(t, x.VI.PostSend(d))
 	p.MustTake(y.VI.RecvDone)
 	p.MustTake(x.VI.SendDone)
-	for i, c := range y.Memory.Bytes()[:4096] {
-		if c != byte(i) {
-			t.Fatalf("byte %d differs", i)
-		}
-	}
-	if n := b.port.Stats().Borrowed; n != 0 {
-		t.Errorf("%d borrowed", n)
-	}
+	must.Same(t, y.Memory.Bytes()[:4096], last.Bytes(), "what has arrived")
+	should.Be(t, b.port.Stats().Borrowed, 0, "borrowed")
 	for _, m := range many {
 		must.OK(t, m.Close(ctx))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -81,11 +82,7 @@ func TestDoze(t *testing.T) {
 			o := wire.SHMOptions{Path: filepath.Join(t.TempDir(), "wire")}
 			x := must.Get(wire.NewSHM(t.Context(), o))(t)
 			y := must.Get(wire.NewSHM(t.Context(), o))(t)
-			for end := time.Now().Add(timeout); !x.LinkUp() || !y.LinkUp(); time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("link is down")
-				}
-			}
+			waittest.Until(t, "both links are up", func() bool { return x.LinkUp() && y.LinkUp() })
 			return x, y
 		},
 	} {
@@ -117,9 +114,7 @@ func TestDoze(t *testing.T) {
 				case <-time.After(timeout):
 					t.Fatal("nobody was woken")
 				}
-				if !d.Poll() {
-					t.Error("woken without anything to do")
-				}
+				should.Be(t, d.Poll(), true, "woken without anything to do")
 			}
 			over := d.Idle()
 			closeDevice(t, d)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -52,11 +53,7 @@ func TestWireBroke(t *testing.T) {
 	copy(frame[6:], station[:])
 	copy(frame[12:], datasheet.EtherType[:])
 	ends[0].(engine.Progressive).Publish(200)
-	for end := time.Now().Add(timeout); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the watchdog does not end the frame")
-		}
-	}
+	waittest.Until(t, "the watchdog ends the frame", func() bool { return d.WireBroke() != nil })
 	if e := d.WireBroke(); e.Station != station || !errors.Is(e, wire.ErrStalled) {
 		t.Error(e)
 	}

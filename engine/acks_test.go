@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -147,9 +148,7 @@ func TestForgedAcknowledgements(t *testing.T) {
 			if again := f.sent - 64; again > c.most {
 				t.Errorf("%d frames were sent again, %d are allowed", again, c.most)
 			}
-			if f.s.Status().Done() {
-				t.Errorf("the send is done: %v", f.s.Status())
-			}
+			should.Be(t, f.s.Status().Done(), false, "the send is done: %v", f.s.Status())
 			// Time may pass: a frame is repeated a few times more at most for each that
 			// the liar lets arrive.
 			for i := range 200 {

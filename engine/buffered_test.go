@@ -276,9 +276,7 @@ func TestEndsWithFullBuffers(t *testing.T) {
 					mine = m.receives
 				}
 				for i, d := range mine {
-					if !d.Status().Done() {
-						t.Fatalf("%s %s: descriptor %d of the other has not come back", who, how, i)
-					}
+					must.Be(t, d.Status().Done(), true, "%s %s: descriptor %d of the other has not come back", who, how, i)
 				}
 				for _, in := range m.in {
 					clear(in)

@@ -49,9 +49,7 @@ func TestChannelStops(t *testing.T) {
 			w.a.e.Step()
 		}
 		w.run("a message", func() bool { return b.received().PDUs == i+1 })
-		if !b.end(i).Whole() {
-			t.Fatalf("message %d: %08x", i, b.end(i))
-		}
+		must.Be(t, b.end(i).Whole(), true, "message %d: %08x", i, b.end(i))
 		mustEqual(t, b.at(0, len(message)), message)
 	}
 	if w.b.e.Counter(datasheet.CounterChannelStops) == 0 || w.b.e.Counter(datasheet.CounterCellsDropped) != 0 {

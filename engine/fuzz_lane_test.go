@@ -174,9 +174,7 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 		}
 		return [][]byte{frame}
 	}
-	if sent, received, _ := message(v, p, []byte{1}); sent.Failed() || received.Failed() {
-		t.Fatal(sent, received)
-	}
+	mustArrive(t, v, p, 1, 1)
 	w.settle()
 	x.psn, x.message = x.template.PSN+1, 1
 	if kind == slotsVictim {

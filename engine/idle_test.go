@@ -68,16 +68,12 @@ func TestIdleStep(t *testing.T) {
 	const steps = 1024
 	m.looks, m.others, m.clocks = 0, 0, 0
 	for range steps {
-		if w.a.e.Step() {
-			t.Fatal("there was something to do")
-		}
+		must.Be(t, w.a.e.Step(), false, "there was something to do")
 	}
 	if m.looks != steps || m.others != 0 || m.clocks > steps/16 {
 		t.Errorf("%d idle steps: %d looks at the wire, %d at the clock, %d at anything else", steps, m.looks, m.clocks, m.others)
 	}
-	if !w.a.e.Quiet() {
-		t.Error("an idle engine waits for a timer")
-	}
+	should.Be(t, w.a.e.Quiet(), true, "an idle engine waits for a timer")
 }
 
 // TestPath: a post by a path is taken during the call, or by the next step if
@@ -102,9 +98,7 @@ func TestPath(t *testing.T) {
 		return d.Status() == datasheet.StatusDone|datasheet.StatusFlushed
 	}
 	// What is posted to a VI that is not connected ends, flushed, once the NIC knows of it.
-	if d := post(ring); !flushed(d) {
-		t.Errorf("after the call: %v", d.Status())
-	}
+	should.Be(t, flushed(post(ring)), true, "after the call")
 	var d *descriptors.Descriptor
 	w.a.e.Exclusive(func() { d = post(ring) })
 	should.Be(t, d.Status(), 0, "the engine is somebody else's, and yet")

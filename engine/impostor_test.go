@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -75,13 +76,9 @@ func (x *impostor) mustServe(t testing.TB) {
 		do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 	}
 	for i, d := range x.p.recv.posted {
-		if !d.Status().Done() {
-			t.Errorf("receive %d is not completed", i)
-		}
+		should.Be(t, d.Status().Done(), true, "receive %d is not completed", i)
 	}
-	if c := x.counts(); c.RecvCompleted != x.p.recv.producer {
-		t.Errorf("%d of %d receives are completed", c.RecvCompleted, x.p.recv.producer)
-	}
+	should.Be(t, x.counts().RecvCompleted, x.p.recv.producer, "receives completed")
 	do(x.p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: x.p.id})
 	x.w.mustServe(5)
 }

@@ -103,9 +103,7 @@ func killOne(t *testing.T, self string, r *rand.Rand, byPath, peerByPath bool) (
 			must.Be(t, reply.Result, datasheet.ResultSuccess)
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatal("no connection")
-		}
+		must.Be(t, time.Now().After(end), false, "no connection")
 	}
 	// It dies some time after so many messages.
 	killAt, later, killed := 1+r.IntN(200), time.Duration(r.IntN(1_000_000)), false
@@ -129,9 +127,7 @@ func killOne(t *testing.T, self string, r *rand.Rand, byPath, peerByPath bool) (
 		if len(sends) == killedMessages && done == len(sends) {
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d sends have ended, the VI is %v", done, len(sends), v.state())
-		}
+		must.Be(t, time.Now().After(end), false, "%d of %d sends have ended", done, len(sends))
 	}
 	failed := false
 	for i, d := range sends {
@@ -139,9 +135,7 @@ func killOne(t *testing.T, self string, r *rand.Rand, byPath, peerByPath bool) (
 			failed = true
 			continue
 		}
-		if failed {
-			t.Fatalf("message %d was sent well, one before it was not", i)
-		}
+		must.Be(t, failed, false, "message %d was sent well, one before it was not", i)
 		good++
 		at := killedStride * i
 		mustEqual(t, mem[at:at+killedSize(i)], pattern(killedSize(i), uint64(i)))

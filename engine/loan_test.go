@@ -58,9 +58,7 @@ func TestLoansEnd(t *testing.T) {
 		{"disconnect", func(t *testing.T, o *overdue) {
 			// The reply needs no step of the peer.
 			start(o.w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: o.v.id})
-			if o.s.Status()&datasheet.StatusFlushed == 0 {
-				t.Errorf("the send: %v", o.s.Status())
-			}
+			should.Be(t, o.s.Status()&datasheet.StatusFlushed, datasheet.StatusFlushed, "the send: %v", o.s.Status())
 		}},
 		{"reset", func(_ *testing.T, o *overdue) { o.w.a.e.Reset() }},
 	} {
@@ -71,9 +69,7 @@ func TestLoansEnd(t *testing.T) {
 			o.spend()
 			dropped := o.w.b.e.Counter(datasheet.CounterFramesDropped)
 			o.w.run("the peer's notice", func() bool { return o.r.Status().Done() })
-			if !o.r.Status().Failed() {
-				t.Errorf("a message arrived: %v", o.r.Status())
-			}
+			should.Be(t, o.r.Status().Failed(), true, "a message arrived: %v", o.r.Status())
 			if n := o.w.b.e.Counter(datasheet.CounterFramesDropped) - dropped; o.b.void != 3 || n < 3 {
 				t.Errorf("%d frames void, %d dropped", o.b.void, n)
 			}

@@ -189,9 +189,7 @@ func TestFilterLoadedLater(t *testing.T) {
 			}
 			drop := passAll(t)
 			n.e.Exclusive(func() { n.e.SetProcessor(drop, hook.Set(), 0) })
-			if sent, received, _ := message(v, p, []byte("hello")); sent.Failed() || received.Failed() {
-				t.Fatalf("%v, %v", sent, received)
-			}
+			mustArrive(t, v, p, 5, 1)
 			drop.filter = func(engine.Direction, []byte, uint32) (engine.Action, uint32, bool) { return engine.FrameDrop, 0, true }
 			s, _ := v.descriptor(100)
 			r, _ := p.descriptor(100)
@@ -224,9 +222,7 @@ func TestFilterLoadedWhileConnecting(t *testing.T) {
 			}
 			n := []*node{w.a, w.b}[server]
 			n.e.Exclusive(func() { n.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0) })
-			if r := w.b.wait(id); r.Result != datasheet.ResultSuccess {
-				t.Fatal(r.Result)
-			}
+			must.Be(t, w.b.wait(id).Result, datasheet.ResultSuccess)
 			for i := range 3 {
 				mustArrive(t, v, p, 100, uint64(i))
 				mustArrive(t, p, v, 100, uint64(i))

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -18,9 +19,7 @@ func newMarked(t *testing.T, count int) *marked {
 	m := &marked{world: newWorld(t, memory(roomy))}
 	limits := m.a.e.Limits
 	m.bar = alignedBytes(int(limits.Endpoints+limits.CQs) * datasheet.PageSize)
-	if !m.a.e.MapDoorbells(m.bar) {
-		t.Fatal("a good BAR was refused")
-	}
+	must.Be(t, m.a.e.MapDoorbells(m.bar), true, "a good BAR was refused")
 	if m.a.e.Features()&datasheet.FeatureDoorbellMarks == 0 {
 		t.Error("the engine looks for doorbells in memory and wants no marks")
 	}
@@ -49,14 +48,10 @@ func (m *marked) arm(v *vi, mark bool) bool {
 func TestMarks(t *testing.T) {
 	m := newMarked(t, 300)
 	for i, v := range m.vis {
-		if !m.arm(v, true) {
-			t.Fatalf("doorbell of VI %d is not seen", i)
-		}
+		must.Be(t, m.arm(v, true), true, "doorbell of VI %d is not seen", i)
 	}
 	last := m.vis[len(m.vis)-1]
-	if m.arm(last, false) {
-		t.Error("a doorbell without a mark is seen: pages are still looked at in turn")
-	}
+	should.Be(t, m.arm(last, false), false, "a doorbell without a mark is seen: pages are still looked at in turn")
 	datasheet.SetMarks(m.bar, uint64(last.id)+datasheet.MarkCount)
 	m.a.e.Step()
 	should.Be(t, *m.at(datasheet.EndpointPage(last.id) + datasheet.DoorbellRecvArm), 0, "a mark is not taken to be about all its pages")

@@ -72,9 +72,7 @@ func TestFramesThatBreakOff(t *testing.T) {
 						t.Errorf("%d frames dropped", n)
 					}
 					if level == datasheet.Unreliable {
-						if r.Status().Done() {
-							t.Fatalf("a message without a frame: %v", r.Status())
-						}
+						must.Be(t, r.Status().Done(), false, "a message without a frame: %v", r.Status())
 						// Its receive serves the next one.
 						again, bufs := v.descriptor(size)
 						copy(bufs[0], out[0])
@@ -158,9 +156,7 @@ func TestFrameOfADeadConnection(t *testing.T) {
 		w.settle()
 		must.Be(t, in[0][0], out[0][0], "nothing has landed")
 		do(p.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
-		if !r.Status().Done() {
-			t.Fatal("the receive has not come back")
-		}
+		must.Be(t, r.Status().Done(), true, "the receive has not come back")
 		clear(in[0])
 		arrived = 5000
 		w.settle()
@@ -178,9 +174,7 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 		p.pace = func(have, size int) int { return have + 1 + size/9 }
 	}))
 	before := w.b.e.DMAState().Movers[engine.Receive].Frame
-	if sent, received, got := message(v, p, pattern(7000, 2)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(7000, 2)) {
-		t.Fatalf("%v, %v", sent, received)
-	}
+	mustArrive(t, v, p, 7000, 2)
 	should.Be(t, len(w.a.parts.copied), 0, "bytes were published before their checksum was there")
 	if s := w.b.e.DMAState().Movers[engine.Receive]; s.Frame != before+3 || s.Active {
 		t.Errorf("%+v", s)
@@ -194,8 +188,6 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 		}
 		return [][]byte{f}
 	}
-	if sent, received, got := message(v, p, pattern(7000, 3)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(7000, 3)) {
-		t.Fatalf("%v, %v", sent, received)
-	}
+	mustArrive(t, v, p, 7000, 3)
 	should.Be(t, w.b.e.Counter(datasheet.CounterChecksumErrors), 1, "checksum errors")
 }

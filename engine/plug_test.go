@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -28,11 +29,7 @@ func sharedWire(t testing.TB) (a, b *wire.SHM) {
 		})
 		ends = append(ends, p)
 	}
-	for end := time.Now().Add(10 * time.Second); !ends[0].LinkUp() || !ends[1].LinkUp(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the link does not come up")
-		}
-	}
+	waittest.Until(t, "the link is up", func() bool { return ends[0].LinkUp() && ends[1].LinkUp() })
 	return ends[0], ends[1]
 }
 
@@ -48,9 +45,7 @@ func (w *world) until(what string, done func() bool) {
 	for end := time.Now().Add(30 * time.Second); !done(); {
 		w.a.e.Step()
 		w.b.e.Step()
-		if time.Now().After(end) {
-			w.t.Fatalf("%s did not happen", what)
-		}
+		must.Be(w.t, time.Now().After(end), false, "%s did not happen", what)
 	}
 }
 

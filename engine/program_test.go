@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 	"time"
 
@@ -64,7 +63,7 @@ func (n *node) suspend(limit time.Duration) { n.e.Exclusive(func() { n.e.Suspend
 func isData(frame []byte) bool { return datasheet.HeaderAt(frame).Type == datasheet.FrameData }
 
 // mustArrive checks that a message arrived as it was sent.
-func mustArrive(t *testing.T, v, p *vi, size int, seed uint64) {
+func mustArrive(t testing.TB, v, p *vi, size int, seed uint64) {
 	t.Helper()
 	data := pattern(size, seed)
 	sent, received, got := message(v, p, data)
@@ -211,9 +210,7 @@ func TestStoppedPrograms(t *testing.T) {
 			mustArrive(t, v, p, 5000, seed)
 		}
 		should.Be(t, asked, 3, "hook %d was asked times", hook)
-		if d := w.b.e.Counter(datasheet.CounterFramesDropped) + w.a.e.Counter(datasheet.CounterFramesDropped); d != 0 {
-			t.Errorf("hook %d: %d frames dropped", hook, d)
-		}
+		should.Be(t, w.b.e.Counter(datasheet.CounterFramesDropped)+w.a.e.Counter(datasheet.CounterFramesDropped), 0, "hook %d: frames dropped", hook)
 	}
 }
 
@@ -278,27 +275,21 @@ func TestPulsePrograms(t *testing.T) {
 		return min(v.Available(), 400), true
 	}}
 	w.a.use(s, engine.HookPulseTransmit)
-	if got := w.a.e.Policy(engine.Transmit); got != (pipeline.StoreAndForward{}) {
-		t.Errorf("the configured policy is %T", got)
-	}
+	should.Be[pipeline.Policy](t, w.a.e.Policy(engine.Transmit), pipeline.StoreAndForward{}, "the configured policy")
 	if err := w.a.e.SetPolicy(engine.Transmit, nil); err == nil {
 		t.Error("a policy of nil is taken")
 	}
 	should.OK(t, w.a.e.SetPolicy(engine.Transmit, pipeline.Static{Pulse: 700}))
 	mustArrive(t, v, p, 1200, 1)
 	first := []question{{0, 1200, 500, 0}, {0, 1200, 500, 400}, {0, 1200, 1000, 500}, {0, 1200, 1000, 900}, {0, 1200, 1200, 1000}}
-	if !slices.Equal(asked[engine.Transmit], first) {
-		t.Errorf("asked %v, want %v", asked[engine.Transmit], first)
-	}
+	should.Same(t, asked[engine.Transmit], first, "asked")
 	asked[engine.Transmit] = nil
 	mustArrive(t, v, p, 300, 1)
 	should.Same(t, asked[engine.Transmit], []question{{1, 300, 300, 0}}, "asked")
 	w.a.e.Exclusive(func() { w.a.e.SetProcessor(nil, 0, 0) })
 	mustArrive(t, v, p, 1200, 1)
 	should.Be(t, len(asked[engine.Transmit]), 1, "asked after it was gone")
-	if got := w.a.e.Policy(engine.Transmit); got != (pipeline.Static{Pulse: 700}) {
-		t.Errorf("the policy is %T", got)
-	}
+	should.Be[pipeline.Policy](t, w.a.e.Policy(engine.Transmit), pipeline.Static{Pulse: 700}, "the policy")
 
 	w.b.use(s, engine.HookPulseReceive)
 	mustArrive(t, v, p, 5000, 1)

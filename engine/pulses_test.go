@@ -46,9 +46,7 @@ func (p *pump) shows(d engine.Direction, frame, length, arrived, sent, queued ui
 		flags = datasheet.ProgressActive
 	}
 	want := datasheet.Progress{Sequence: v.Sequence, Frame: frame, Length: length, Arrived: arrived, Sent: sent, Queued: queued, Flags: flags}
-	if v != want {
-		p.n.w.t.Fatalf("%v counters are %+v, want %+v", d, v, want)
-	}
+	must.Be(p.n.w.t, v, want, "%v counters", d)
 }
 
 // TestResetOfAHeldFrame resets both NICs while a frame is held in each direction.
@@ -65,9 +63,7 @@ func TestResetOfAHeldFrame(t *testing.T) {
 	w.settle()
 	v.postSend(s)
 	w.settle()
-	if !w.a.e.Pulse(engine.Transmit, 0, 500) {
-		t.Fatal("the pulse does not pass")
-	}
+	must.Be(t, w.a.e.Pulse(engine.Transmit, 0, 500), true, "the pulse does not pass")
 	w.settle()
 	must.OK(t, w.a.e.SetPolicy(engine.Transmit, pipeline.Static{Pulse: 5}))
 	w.b.e.Reset()

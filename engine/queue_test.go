@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -55,15 +56,11 @@ func TestNumbersRest(t *testing.T) {
 		seen[c.id] = true
 		do(w.a, datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.id})
 	}
-	if c := w.a.newCQ(4, 5); c.id != old.id {
-		t.Fatalf("number %d is not given out any more, but %d", old.id, c.id)
-	}
+	must.Be(t, w.a.newCQ(4, 5).id, old.id, "a number is not given out any more")
 	handles := map[uint32]bool{}
 	for range 20_000 {
 		h := w.a.memory(0, 0)
-		if handles[h] {
-			t.Fatalf("handle %#x was given out again after %d", h, len(handles))
-		}
+		must.Be(t, handles[h], false, "handle %#x was given out again after %d", h, len(handles))
 		handles[h] = true
 		do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
 	}

@@ -142,8 +142,6 @@ func FuzzRDMA(f *testing.F) {
 		}
 		x.w.b.port.spoil = nil
 		x.mustServe(t)
-		if !x.read.Status().Done() {
-			t.Error("the read has not ended")
-		}
+		should.Be(t, x.read.Status().Done(), true, "the read has not ended")
 	})
 }

@@ -276,9 +276,7 @@ func (s *schedule) completed(i int, side, peer *modelSide, op *modelOp) {
 		side.failed = side.failed || op.kind != datasheet.OpRDMARead // sends may have passed it
 		return
 	}
-	if side.failed {
-		s.t.Errorf("side %d: operation %d completed well behind one that failed", i, side.ended)
-	}
+	should.Be(s.t, side.failed, false, "side %d: operation %d completed well behind one that failed", i, side.ended)
 	if want := map[datasheet.Control]datasheet.Status{datasheet.OpSend: 0, datasheet.OpRDMAWrite: datasheet.StatusOpRDMAWrite,
 		datasheet.OpRDMARead: datasheet.StatusOpRDMARead}[op.kind]; st != want|datasheet.StatusDone {
 		s.t.Errorf("side %d: operation %d: status %#x", i, side.ended, uint32(st))

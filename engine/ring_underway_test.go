@@ -83,9 +83,7 @@ func TestRingDestroyedUnderWay(t *testing.T) {
 		a.transmit(pattern(ringMessage, 1), pattern(60_000, 1), 1)
 		a.n.e.Step()
 		b.n.e.Step()
-		if s.LoadStatus().Done() {
-			t.Fatal("all of it has come")
-		}
+		must.Be(t, s.LoadStatus().Done(), false, "all of it has come")
 		b.destroy()
 		if st := s.LoadStatus(); st != datasheet.StatusDone|datasheet.StatusFlushed|datasheet.StatusOpReceive || s.Length|s.Sent|s.Place != 0 {
 			t.Errorf("%v, %d of %d at %d", st, s.Length, s.Sent, s.Place)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -167,9 +168,7 @@ func (p *play) keep(name string, op datasheet.Opcode, r *datasheet.AdminEntry) {
 func (p *play) reply(a *arguments) string {
 	p.t.Helper()
 	id, ok := p.ids[a.Words[0]]
-	if !ok {
-		p.t.Fatalf("there is no command %q under way", a.Words[0])
-	}
+	must.Be(p.t, ok, true, "there is no command %q under way", a.Words[0])
 	r := id.n.wait(id.id)
 	p.keep(a.Words[0], id.op, &r)
 	s := a.Words[0] + ": " + r.Result.String()

@@ -84,9 +84,7 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 func (p *play) do(words []string) string {
 	p.t.Helper()
 	f, known := commands[words[0]]
-	if !known {
-		p.t.Fatalf("there is no command %q", words[0])
-	}
+	must.Be(p.t, known, true, "there is no command %q", words[0])
 	if p.w == nil && words[0] != "world" && words[0] != "impostor" && words[0] != "hostile" && words[0] != script.End {
 		p.world(newArguments(p, nil))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -49,9 +50,7 @@ func TestManyClientsOverBadWires(t *testing.T) {
 			}
 			for id, name := range requests {
 				if r, ok := w.a.replies[id]; ok {
-					if r.Result != offered[name] {
-						t.Fatalf("seed %d: %q is answered %v, not %v", seed, name.Data[:name.Len], r.Result, offered[name])
-					}
+					must.Be(t, r.Result, offered[name], "seed %d: the answer to %q", seed, name.Data[:name.Len])
 					delete(requests, id)
 				}
 			}

@@ -127,9 +127,7 @@ func amplify(w *world) func() {
 			return // netTx is busy
 		}
 		if n := v.Arrived - v.Sent; n > 0 && (n >= 128 || v.Arrived == v.Length) {
-			if !w.a.e.Pulse(engine.Transmit, uint8(frame), n) {
-				w.t.Fatalf("a pulse of %d bytes is refused: %+v", n, v)
-			}
+			must.Be(w.t, w.a.e.Pulse(engine.Transmit, uint8(frame), n), true, "a pulse of %d bytes is refused: %+v", n, v)
 			sent += n
 		}
 	}
@@ -187,9 +185,7 @@ func TestSuspendedInAFrame(t *testing.T) {
 		w.a.suspend(3 * time.Millisecond)
 		later := w.now + time.Millisecond
 		w.run("time", func() bool { return w.now > later })
-		if m.receives[0].Status().Done() {
-			t.Error("the message has passed")
-		}
+		should.Be(t, m.receives[0].Status().Done(), false, "the message has passed")
 		m.mustArrive()
 	})
 }
@@ -204,9 +200,7 @@ func TestOthersBetweenFrames(t *testing.T) {
 		w.settle()
 		m.post()
 		w.mustServe(100)
-		if m.done() {
-			t.Errorf("%s: the wire was not busy", name)
-		}
+		should.Be(t, m.done(), false, "%s: the wire was not busy", name)
 		m.mustArrive()
 		should.Be(t, w.a.e.Counter(datasheet.CounterFramesRetransmitted), 0, "%s: frames were sent again", name)
 	}
@@ -216,9 +210,7 @@ func TestOthersBetweenFrames(t *testing.T) {
 func TestLossOnShapedWires(t *testing.T) {
 	w, v, p := pair(t, nil, memory(4<<20), shaped(speeds{rate: 200e6, bus: 300e6, delay: 5 * time.Microsecond, setup: 500,
 		faults: wire.FaultOptions{Loss: 0.1, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.05}}))
-	if w.a.e.Moving() {
-		t.Error("something moves before the first message")
-	}
+	should.Be(t, w.a.e.Moving(), false, "something moves before the first message")
 	carry(w, v, p, slices.Repeat([]int{50_000}, 30))
 	if w.a.e.Counter(datasheet.CounterFramesRetransmitted) == 0 {
 		t.Error("no frame was lost")

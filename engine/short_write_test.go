@@ -82,9 +82,7 @@ func TestShortWriteRefused(t *testing.T) {
 				if refused.Status()&datasheet.StatusRDMAProtection == 0 {
 					t.Errorf("the refused one: %v", refused.Status())
 				}
-				if third.Status()&datasheet.StatusFlushed == 0 {
-					t.Errorf("the one behind it: %v", third.Status())
-				}
+				should.Be(t, third.Status()&datasheet.StatusFlushed, datasheet.StatusFlushed, "the one behind it: %v", third.Status())
 				should.Same(t, good.mem[4096:], make([]byte, 4096), "memory was written behind a refused write")
 			})
 		}
@@ -99,9 +97,7 @@ func TestShortWriteRevoked(t *testing.T) {
 	d := v.write(to, 0, pattern(4096, 1), 4096)
 	v.postSend(d)
 	w.run("the end", func() bool { return d.Status().Done() && p.state() == datasheet.StateError })
-	if !d.Status().Failed() {
-		t.Errorf("%v", d.Status())
-	}
+	should.Be(t, d.Status().Failed(), true, "%v", d.Status())
 }
 
 // TestHostileShortWrites: short writes that may not be write nothing, and end the connection.

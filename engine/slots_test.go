@@ -277,9 +277,7 @@ func TestLentShort(t *testing.T) {
 			copy(datasheet.ReferencesAt(bytes), table)
 			w.b.slots.arrive(last, bytes)
 			w.run("the end", func() bool { return p.state() == datasheet.StateError })
-			if st := r.Status(); st&datasheet.StatusFlushed == 0 {
-				t.Errorf("%v", st)
-			}
+			should.Be(t, r.Status()&datasheet.StatusFlushed, datasheet.StatusFlushed, "%v", r.Status())
 		})
 	}
 }

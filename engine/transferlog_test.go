@@ -102,9 +102,7 @@ func TestPoliciesDecide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w, v, p := pair(t, nil, append(tt.options, policies(tt.send, tt.receive), ticking)...)
 			a, b := w.a.newLog(6), w.b.newLog(6)
-			if sent, received, got := message(v, p, pattern(2000, 1)); sent.Failed() || received.Failed() || !slices.Equal(got, pattern(2000, 1)) {
-				t.Fatalf("%v, %v", sent, received)
-			}
+			mustArrive(t, v, p, 2000, 1)
 			want := [datasheet.DMAEngineCount][]string{datasheet.EngineHostTx: whole, datasheet.EngineNetTx: tt.net}
 			if got := a.all(); !slices.EqualFunc(got[:], want[:], slices.Equal) {
 				t.Errorf("the sender logs %q, want %q", got, want)
@@ -138,16 +136,10 @@ func TestLogOverflow(t *testing.T) {
 	if w.a.e.TakeLog(17) || w.a.e.TakeLog(^uint32(0)) {
 		t.Error("records that were not written are taken")
 	}
-	if got := l.all(); got[datasheet.EngineNetTx][7] != "7:5" {
-		t.Errorf("%q", got)
-	}
-	if w.a.e.TakeLog(15) {
-		t.Error("records are given back")
-	}
+	should.Be(t, l.all()[datasheet.EngineNetTx][7], "7:5")
+	should.Be(t, w.a.e.TakeLog(15), false, "records are given back")
 	send(3) // the ring wraps, its phase changes
-	if got := l.all(); !slices.Equal(got[datasheet.EngineHostTx], []string{"12:5", "13:5", "14:5"}) {
-		t.Errorf("%q", got)
-	}
+	should.Same(t, l.all()[datasheet.EngineHostTx], []string{"12:5", "13:5", "14:5"})
 	w.a.e.StopLog()
 	send(1)
 	if s := w.a.e.DMAState(); s.Log || s.LogProducer != 22 || w.a.e.TakeLog(22) {

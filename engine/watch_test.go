@@ -52,9 +52,7 @@ func TestWatch(t *testing.T) {
 						watched.e.Watch(nil)
 						clear(seen)
 						mustArrive(t, v, p, 5000, 9)
-						if len(seen) > 0 {
-							t.Error("frames are shown to one who has left")
-						}
+						should.Be(t, len(seen), 0, "frames are shown to one who has left")
 					}
 				}
 			})
@@ -71,7 +69,5 @@ func TestWatchAcrossReset(t *testing.T) {
 	mustArrive(t, v, p, 100, 1)
 	should.Be(t, len(seen[true]), 100, "bytes seen")
 	w.a.e.Reset()
-	if w.a.e.Watch(seen.see) {
-		t.Error("a reset ends a watch")
-	}
+	should.Be(t, w.a.e.Watch(seen.see), false, "a reset ends a watch")
 }

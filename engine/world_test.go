@@ -380,9 +380,7 @@ func connect(v, w *vi) {
 	r := w.n.wait(wait)
 	c := datasheet.Reply[datasheet.ConnectionReply](&r)
 	do(w.n, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c.Connection, Endpoint: w.id, TimeoutMS: 10_000})
-	if r := v.n.wait(req); r.Result != datasheet.ResultSuccess {
-		v.n.w.t.Fatalf("connect: %v", r.Result)
-	}
+	must.Be(v.n.w.t, v.n.wait(req).Result, datasheet.ResultSuccess, "connect")
 }
 
 // pair is a world with one connected VI at each end.

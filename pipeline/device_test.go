@@ -64,9 +64,7 @@ func TestBothEdges(t *testing.T) {
 			t.Fatalf("%d buffers: the arrived frame does not leave", buffers)
 		}
 		must.OK(t, d.Done())
-		if !d.CanStart() {
-			t.Errorf("%d buffers: the buffer is not free after the frame left", buffers)
-		}
+		should.Be(t, d.CanStart(), true, "%d buffers: the buffer is not free after the frame left", buffers)
 	}
 }
 

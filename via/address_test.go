@@ -58,9 +58,7 @@ func TestSample(t *testing.T) {
 		ordinary := sample(all, i, n)
 		t.Setenv(soak.Variable, "1")
 		both := slices.Sorted(slices.Values(slices.Concat(ordinary, sample(all, i, n))))
-		if !slices.Equal(both, all) {
-			t.Errorf("subject %d: an ordinary and a long run take %v, want each of %v once", i, both, all)
-		}
+		should.Same(t, both, all, "subject %d: what an ordinary and a long run take", i)
 		together = append(together, ordinary...)
 	}
 	slices.Sort(together)

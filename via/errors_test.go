@@ -37,12 +37,8 @@ func TestCodes(t *testing.T) {
 			t.Errorf("%v matches %v", c, via.ErrNotDone)
 		}
 	}
-	if errors.Is(via.ErrResource, via.ErrQueueFull) {
-		t.Error("a general code matches a refined one")
-	}
-	if errors.Is(via.ErrCanceled, via.Code(0)) {
-		t.Error("a code matches no code")
-	}
+	should.Be(t, errors.Is(via.ErrResource, via.ErrQueueFull), false, "a general code matches a refined one")
+	should.Be(t, errors.Is(via.ErrCanceled, via.Code(0)), false, "a code matches no code")
 }
 
 // TestErrorCodes checks that an error keeps its cause and gets the right code, however

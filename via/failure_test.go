@@ -80,9 +80,7 @@ func TestEndIsTold(t *testing.T) {
 			nic.OnError(func(a via.AsyncError) { later <- a })
 			hear(later)
 			_ = nic.Close() // a server that is gone takes nothing back
-			if len(told)+len(later) > 0 {
-				t.Error("told twice")
-			}
+			should.Be(t, len(told)+len(later), 0, "told twice")
 		})
 	}
 }

@@ -12,11 +12,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
-	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
@@ -98,15 +97,12 @@ func serveProcess(t testing.TB) (names []string, child *os.Process) {
 		}
 	})
 	names = socketsIn(folder)
-	for end := time.Now().Add(conform.Timeout); ; time.Sleep(time.Millisecond) {
+	waittest.Until(t, "the second name is served", func() bool {
 		c, err := net.Dial("unix", names[1])
 		if err == nil {
 			_ = c.Close()
-			break
 		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 	return names, cmd.Process
 }
