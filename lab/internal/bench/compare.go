@@ -139,7 +139,7 @@ func (c *Comparison) Validate() error {
 // changes on the machine changes for all. A peer that fails is left out of the further rounds, and its row
 // says why; a failure of ours ends it all. With an error it returns the rows that
 // were measured before, the last ones perhaps in part.
-func (c *Comparison) Compare(ctx context.Context, progress Progress) (rows []Row, err error) {
+func (c *Comparison) Compare(ctx context.Context, progress func()) (rows []Row, err error) {
 	for _, q := range c.all() {
 		for i := 0; i < c.Rounds && err == nil; i++ {
 			err = q.round(ctx, progress)
@@ -156,7 +156,7 @@ func (c *Comparison) Compare(ctx context.Context, progress Progress) (rows []Row
 const crossingFor = 5 * time.Millisecond
 
 // round asks all once, and measures the distance of the cores before and after each answer.
-func (q *asked) round(ctx context.Context, progress Progress) error {
+func (q *asked) round(ctx context.Context, progress func()) error {
 	var crossings []float64
 	cross := func() error {
 		ns, err := Crossing(ctx, q.Cores, crossingFor)
@@ -191,7 +191,7 @@ func (q *asked) round(ctx context.Context, progress Progress) error {
 				return err
 			}
 		}
-		progress.Step()
+		progress()
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func TestMPI(t *testing.T) {
 	install(t, "mpirun", "NPopenmpi")
 	c := Comparison{Wire: "shm", Placement: "default", Rounds: 1, For: time.Millisecond, Pairs: samePair(), Tests: []string{MPI}, Sizes: []option.Bytes{64},
 		Peers: []string{"openmpi-ucx", "openmpi-shm"}}
-	rows, err := c.Compare(t.Context(), nil)
+	rows, err := c.Compare(t.Context(), func() {})
 	if err != nil || len(rows) != 3 {
 		t.Fatal(rows, err)
 	}
@@ -102,7 +102,7 @@ func TestMPI(t *testing.T) {
 	}
 	folder := t.TempDir()
 	t.Setenv("PATH", folder)
-	if _, err := c.Compare(t.Context(), nil); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "netpipe-openmpi") {
+	if _, err := c.Compare(t.Context(), func() {}); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "netpipe-openmpi") {
 		t.Errorf("without Open MPI: %v", err)
 	}
 	for _, name := range []string{"mpirun", "NPopenmpi"} {
@@ -113,7 +113,7 @@ func TestMPI(t *testing.T) {
 		t.Errorf("a peer: %v", err)
 	}
 	const install = "mpi, 64 bytes: install our provider of libfabric, the package libfabric-trapeze"
-	if _, err := c.Compare(t.Context(), nil); err == nil || !strings.HasPrefix(err.Error(), install) || !strings.Contains(err.Error(), "'trapeze;ofi_rxm'") {
+	if _, err := c.Compare(t.Context(), func() {}); err == nil || !strings.HasPrefix(err.Error(), install) || !strings.Contains(err.Error(), "'trapeze;ofi_rxm'") {
 		t.Errorf("ours: %v", err)
 	}
 }

@@ -110,16 +110,6 @@ func (t *Task) run(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// Progress is called after each part of a measurement; nil calls nothing.
-type Progress func()
-
-// Step calls p.
-func (p Progress) Step() {
-	if p != nil {
-		p()
-	}
-}
-
 // Rounds calls f for about d, and at least so many times, until ctx ends.
 func Rounds(ctx context.Context, d time.Duration, least int, f func() error) error {
 	for end, i := time.Now().Add(d), 0; i < least || time.Now().Before(end); i++ {

@@ -106,7 +106,7 @@ type report[R any] interface {
 
 // measures makes the row of a command. measure fills the report, and says whether there is anything in it: if it ends
 // early, the report says why, and is printed unless there is nothing.
-func measures[F, R any, PF asked[F], PR report[R]](e env, name string, measure func(ctx context.Context, f PF, r PR, step bench.Progress) (some bool, err error)) cmdtable.Row {
+func measures[F, R any, PF asked[F], PR report[R]](e env, name string, measure func(ctx context.Context, f PF, r PR, step func()) (some bool, err error)) cmdtable.Row {
 	return cmdtable.Does(name, func(ctx context.Context, f *F, _ []string) error {
 		if f, ok := any(f).(interface{ Validate() error }); ok {
 			if err := f.Validate(); err != nil {

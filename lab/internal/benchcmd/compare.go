@@ -26,7 +26,7 @@ func (f *compareFlags) Validate() (err error) {
 	return f.Comparison.Validate()
 }
 
-func (e env) compare(ctx context.Context, f *compareFlags, r *compareReport, step bench.Progress) (_ bool, err error) {
+func (e env) compare(ctx context.Context, f *compareFlags, r *compareReport, step func()) (_ bool, err error) {
 	r.markdown = f.Markdown
 	r.Missing = map[string]string{}
 	for _, p := range bench.Peers() {

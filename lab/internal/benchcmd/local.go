@@ -24,7 +24,7 @@ type scalingFlags struct {
 	pictureFlags `override:"svg" help:"file for a picture of the curves"`
 }
 
-func measureScaling(ctx context.Context, f *scalingFlags, r *scalingReport, step bench.Progress) (_ bool, err error) {
+func measureScaling(ctx context.Context, f *scalingFlags, r *scalingReport, step func()) (_ bool, err error) {
 	r.Result, err = f.Run(ctx, step)
 	return len(r.Curves)+len(r.Memory) > 0, err
 }
@@ -68,7 +68,7 @@ type breakdownReport struct {
 	breakdown.Result
 }
 
-func measureBreakdown(ctx context.Context, f *breakdown.Options, r *breakdownReport, step bench.Progress) (_ bool, err error) {
+func measureBreakdown(ctx context.Context, f *breakdown.Options, r *breakdownReport, step func()) (_ bool, err error) {
 	r.Result, err = breakdown.Run(ctx, *f, step)
 	return false, err
 }
@@ -83,7 +83,7 @@ type driverFlags struct{ bench.Local }
 // Steps is the number of parts that are measured.
 func (*driverFlags) Steps() int { return drivercost.Parts }
 
-func measureDriver(ctx context.Context, f *driverFlags, r *driverReport, step bench.Progress) (_ bool, err error) {
+func measureDriver(ctx context.Context, f *driverFlags, r *driverReport, step func()) (_ bool, err error) {
 	r.Result, err = drivercost.Run(ctx, f.Local, step)
 	return false, err
 }
@@ -132,7 +132,7 @@ func (f *idleFlags) Validate() error {
 	return nil
 }
 
-func measureIdle(ctx context.Context, f *idleFlags, r *idleReport, step bench.Progress) (bool, error) {
+func measureIdle(ctx context.Context, f *idleFlags, r *idleReport, step func()) (bool, error) {
 	for i, t := range f.tasks {
 		found, err := bench.Run(ctx, t)
 		if err != nil {

@@ -78,7 +78,7 @@ func (f *benchFlags) Validate() error {
 	})
 }
 
-func measureMessages(ctx context.Context, f *benchFlags, r *benchReport, step bench.Progress) (bool, error) {
+func measureMessages(ctx context.Context, f *benchFlags, r *benchReport, step func()) (bool, error) {
 	if f.Profiles != "" {
 		if err := os.MkdirAll(f.Profiles, 0o777); err != nil {
 			return false, err
@@ -86,15 +86,20 @@ func measureMessages(ctx context.Context, f *benchFlags, r *benchReport, step be
 	}
 	for _, t := range f.tasks {
 		var runs []bench.Result
-		for range f.Repeat {
-			found, err := bench.Run(ctx, t)
-			if err != nil {
-				return r.add(&t, runs), err
+		var err error
+		for len(runs) < f.Repeat && err == nil {
+			var found bench.Result
+			if found, err = bench.Run(ctx, t); err == nil {
+				runs = append(runs, found)
+				step()
 			}
-			runs = append(runs, found)
-			step()
 		}
-		r.add(&t, runs)
+		if len(runs) > 0 {
+			r.Results = append(r.Results, summarize(&t, runs))
+		}
+		if err != nil {
+			return len(r.Results) > 0, err
+		}
 	}
 	return true, nil
 }
@@ -127,14 +132,6 @@ type result struct {
 	// Switches a second by which both processes were taken off their cores.
 	Switches bench.Figure `json:"involuntary_switches_per_s" text:"-" help:"how often both processes were taken off their cores"`
 	merged   *hdrhistogram.Histogram
-}
-
-// add adds what some runs have found, and says whether there is anything in the report.
-func (b *benchReport) add(t *bench.Task, runs []bench.Result) bool {
-	if len(runs) > 0 {
-		b.Results = append(b.Results, summarize(t, runs))
-	}
-	return len(b.Results) > 0
 }
 
 func summarize(t *bench.Task, runs []bench.Result) result {

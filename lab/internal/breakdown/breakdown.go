@@ -66,7 +66,7 @@ const rounds = 30
 func (o *Options) Steps() int { return rounds }
 
 // Run measures.
-func Run(ctx context.Context, o Options, progress bench.Progress) (r Result, err error) {
+func Run(ctx context.Context, o Options, progress func()) (r Result, err error) {
 	err = bench.OnCore(ctx, o.Core(), func() (err error) { r, err = o.message(ctx, progress); return err })
 	return r, err
 }
@@ -86,7 +86,7 @@ func sum[T uint64 | float64](spent [phaseCount]T) (sum T) {
 }
 
 // message measures the steps on a pair whose wire is watched, and the whole on another one.
-func (o *Options) message(ctx context.Context, progress bench.Progress) (r Result, err error) {
+func (o *Options) message(ctx context.Context, progress func()) (r Result, err error) {
 	rate := ticks.Rate(min(o.For/20, 50*time.Millisecond))
 	var pairs [2]*pair
 	for i := range pairs {
@@ -110,7 +110,7 @@ func (o *Options) message(ctx context.Context, progress bench.Progress) (r Resul
 		if now.whole = sum(whole); sum(now.spent)+now.whole < sum(best.spent)+best.whole {
 			best = now
 		}
-		progress.Step()
+		progress()
 	}
 	spent, total := best.spent, sum(best.spent)
 	step := func(name string, ticks float64, layer, what string) Step {

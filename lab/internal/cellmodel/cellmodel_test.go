@@ -1,7 +1,6 @@
 package cellmodel_test
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/cells"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
@@ -28,34 +26,6 @@ func run(t testing.TB, o cellmodel.Options) *cellmodel.Result {
 		t.Fatalf("%+v: %v", o, err)
 	}
 	return r
-}
-
-// TestPaper: the figures of MINI's paper, within 3 %.
-func TestPaper(t *testing.T) {
-	p := mini(t)
-	stream := run(t, cellmodel.Options{Platform: p, Scenario: "stream"})
-	bounce := run(t, cellmodel.Options{Platform: p, Scenario: "bounce"})
-	barrier := func(n int) float64 {
-		return run(t, cellmodel.Options{Platform: p, Scenario: "barrier", Participants: n}).Barrier.Microseconds()
-	}
-	for _, c := range []struct {
-		what      string
-		got, want float64
-	}{
-		{"one way, us", run(t, cellmodel.Options{Platform: p, Scenario: "single"}).OneWay.Microseconds(), 1.2},
-		{"interval, us", stream.Interval.Microseconds(), 0.4},
-		{"data, Gb/s", stream.Data, 0.96},
-		{"total, Gb/s", stream.Total, 1.12},
-		{"bounce, us", bounce.RoundTrip.Microseconds(), 3.9},
-		{"bounce, MB/s", bounce.Data * 1000 / 8, 10},
-		{"barrier of one, us", barrier(1), 0.7},
-		{"barrier, us for each participant", (barrier(100) - barrier(20)) / 80, 0.7},
-	} {
-		if math.Abs(c.got/c.want-1) > 0.03 {
-			t.Errorf("%s: %v, the paper has %v", c.what, c.got, c.want)
-		}
-	}
-	should.Be(t, run(t, cellmodel.Options{Platform: p, Scenario: "multicast"}).Stores, 22, "6 words on 16 channels are stores")
 }
 
 // platforms are MINI and others whose steps differ by up to a hundred times.
@@ -243,25 +213,6 @@ func TestContention(t *testing.T) {
 		}
 		if slow && c.never && (len(r.Lost) != 2 || r.Lost[0].Channel != 1 || r.Lost[1].Channel != 2 || r.Highest != 1024) {
 			t.Errorf("%+v: %+v lost, at most %d in the FIFO", c, r.Lost, r.Highest)
-		}
-	}
-}
-
-func TestContentionRefuses(t *testing.T) {
-	for name, o := range map[string]cellmodel.Options{
-		"--busy":       {Scenario: "stream", Busy: 1},
-		"--never-stop": {Scenario: "single", NeverStop: true},
-	} {
-		o.Platform = mini(t)
-		_, err := cellmodel.Run(o)
-		if e := (*option.Error)(nil); !errors.As(err, &e) || e.Option != name {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for _, busy := range []float64{-1, 95.1, math.NaN(), math.Inf(1)} {
-		_, err := cellmodel.Run(cellmodel.Options{Platform: mini(t), Scenario: "contention", Busy: busy})
-		if e := (*option.Error)(nil); !errors.As(err, &e) || e.Option != "--busy" {
-			t.Errorf("%v: %v", busy, err)
 		}
 	}
 }

@@ -126,9 +126,6 @@ const (
 	Random     Order = "random"     // each word once, shuffled
 )
 
-// Orders are all of them.
-var Orders = []Order{Sequential, Stride, Random}
-
 // words returns the order of n words, of which a block has perBlock.
 func (o Order) words(n, perBlock int, seed uint64) []int {
 	order := make([]int, 0, n)

@@ -44,7 +44,7 @@ func (r *Result) Table(out io.Writer) error {
 const Parts = 4
 
 // Run measures.
-func Run(ctx context.Context, o bench.Local, progress bench.Progress) (r Result, err error) {
+func Run(ctx context.Context, o bench.Local, progress func()) (r Result, err error) {
 	err = bench.OnCore(ctx, o.Core(), func() error {
 		for _, batch := range []int{1, MaxBatch} {
 			for _, withCQ := range []bool{false, true} {
@@ -53,7 +53,7 @@ func Run(ctx context.Context, o bench.Local, progress bench.Progress) (r Result,
 					return err
 				}
 				r.Costs = append(r.Costs, c)
-				progress.Step()
+				progress()
 			}
 		}
 		return nil

@@ -114,7 +114,7 @@ func (p *Plan) Steps() (total int) {
 }
 
 // Run measures what a valid Plan asks for. With an error it returns what was measured before.
-func (p *Plan) Run(ctx context.Context, progress bench.Progress) (r Result, err error) {
+func (p *Plan) Run(ctx context.Context, progress func()) (r Result, err error) {
 	r.Curves, r.Memory = []Curve{}, []Memory{}
 	task := bench.NewTask(bench.Latency, "memory", Bytes, p.For, nil)
 	task.Window = 2
@@ -135,7 +135,7 @@ func (p *Plan) Run(ctx context.Context, progress bench.Progress) (r Result, err 
 			if err != nil {
 				return r, fmt.Errorf("curve %s, %d: %w", c.name, n, err)
 			}
-			progress.Step()
+			progress()
 			s = m.Source
 			at := func(percent float64) bench.Figure { return bench.Figure(1e3 * s.Percentile(percent)) }
 			costs = append(costs, Point{n, at(50), at(25), at(75)})
