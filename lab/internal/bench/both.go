@@ -144,15 +144,13 @@ func (p *part) makeBeside(ctx context.Context, from, to *via.NIC) (b *beside, er
 	}
 	a := via.VIAttributes{SendDepth: 2, RecvDepth: 2, MaxTransfer: uint32(max(p.Bytes, 1))}
 	for range p.Unused {
-		x, err := from.CreateVI(ctx, a, nil, nil)
-		if err != nil {
-			return nil, err
+		var pair [2]*via.VI
+		for k, nic := range []*via.NIC{from, to} {
+			if pair[k], err = nic.CreateVI(ctx, a, nil, nil); err != nil {
+				return nil, err
+			}
 		}
-		y, err := to.CreateVI(ctx, a, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		if err := Connect(ctx, x, y); err != nil {
+		if err := Connect(ctx, pair[0], pair[1]); err != nil {
 			return nil, err
 		}
 	}

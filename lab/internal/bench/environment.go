@@ -32,10 +32,9 @@ func Surroundings() Environment {
 		HugePages: firstLine("/sys/kernel/mm/transparent_hugepage/enabled"),
 		Clock:     firstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
 	}
-	if b := command.Built(); b.Modified {
-		e.Commit = b.Revision + " and changes"
-	} else {
-		e.Commit = b.Revision
+	b := command.Built()
+	if e.Commit = b.Revision; b.Modified {
+		e.Commit += " and changes"
 	}
 	load := make([]float64, 3)
 	if _, err := fmt.Sscan(firstLine("/proc/loadavg"), &load[0], &load[1], &load[2]); err == nil {

@@ -129,8 +129,6 @@ func Run(o Options) (*Result, error) {
 	s := &scenarios[i]
 	o.Bytes, o.Participants = cmp.Or(o.Bytes, s.Bytes), cmp.Or(o.Participants, s.Participants)
 	switch contended := s.Name == "contention"; {
-	case o.Platform == nil:
-		return nil, &option.Error{Option: "--profile", Value: "nil", Allowed: "a platform"}
 	case o.Bytes < 1 || o.Bytes > s.MaxBytes:
 		return nil, &option.Error{Option: "--bytes", Value: fmt.Sprint(o.Bytes), Allowed: fmt.Sprintf("1 to %d, with scenario %s", s.MaxBytes, s.Name)}
 	case s.Participants == 0 && o.Participants != 0:

@@ -72,8 +72,6 @@ const (
 // AtBridge computes what the processor and the NIC do to each other.
 func AtBridge(ctx context.Context, o Contest) (*Outcome, error) {
 	switch {
-	case o.System == nil || o.System.Bridge == nil:
-		return nil, refuse("platform", "", "one with a bridge")
 	case o.DMA == NoDMA && o.Program == NoProgram:
 		return nil, refuse("dma", string(o.DMA), join(Directions)+", and not none of either")
 	case o.Bytes < 1 || o.Bytes > MaxBytes:

@@ -353,8 +353,13 @@ func (f *transfer) dequeue() {
 			t = m.read(t, b)
 		}
 	}
+	f.have(t)
+}
+
+// have is the time at which the program has the message in its caches, where it may read it.
+func (f *transfer) have(t Time) {
 	f.spend(&f.Transfer, t)
-	if f.Until == Consumed {
+	if m := f.rx; f.Until == Consumed {
 		f.spend(&f.User, t+Time(ceil(f.Bytes, m.Processor.Word))*m.cycles(m.L1.Latency+m.Processor.Work))
 	}
 }
@@ -371,8 +376,5 @@ func (f *transfer) copyIn() {
 		b := m.starts[Payload] + w/perBlock
 		t = m.write(m.uncached(t, Load, b, m.Processor.Word), b)
 	}
-	f.spend(&f.Transfer, t)
-	if f.Until == Consumed {
-		f.spend(&f.User, t+Time(ceil(f.Bytes, m.Processor.Word))*m.cycles(m.L1.Latency+m.Processor.Work))
-	}
+	f.have(t)
 }

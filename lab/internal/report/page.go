@@ -17,7 +17,7 @@ import (
 type PageOptions struct {
 	Profiles  []*profile.Profile
 	Published []published.Row // shown beside the computed figures; nil = left out
-	Progress  func() error    // called after each picture; nil = it is not called
+	Progress  func() error    // called after each picture
 }
 
 // Payloads of the page's curves and of its flow graphs, in bytes.
@@ -85,10 +85,8 @@ func platform(ctx context.Context, p *profile.Profile, progress func() error) (p
 			return plot.Section{}, err
 		}
 		s.Pictures = append(s.Pictures, plot.Picture{Caption: pic.caption, SVG: svg})
-		if progress != nil {
-			if err := progress(); err != nil {
-				return plot.Section{}, err
-			}
+		if err := progress(); err != nil {
+			return plot.Section{}, err
 		}
 	}
 	return s, nil

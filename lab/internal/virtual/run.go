@@ -192,29 +192,30 @@ func (m *machine) notes(c *nic, cost profile.Time) {
 	}
 }
 
-func (m *machine) record(r dmalog.Record) {
+// record notes a transfer of a payload.
+func (m *machine) record(f *flow, e dmalog.Engine, packet int, start, end profile.Time, bytes int) {
 	m.transfers++
 	if m.transfers > MaxTransfers || m.o.Log && m.transfers > MaxRecords {
 		m.err = m.tooMuch(fmt.Sprintf("at most %d transfers, %d if they are logged", MaxTransfers, MaxRecords))
 	}
-	if m.o.Log && r.Packet >= m.o.Warmup {
-		m.log = append(m.log, m.measured(r))
+	if m.o.Log && packet >= m.o.Warmup {
+		m.log = append(m.log, m.measured(f, e, packet, start, end, bytes))
+		if e == dmalog.HostTx {
+			m.log[len(m.log)-1].Queued = f.hostTx.queued
+		}
 	}
 }
 
 // ahead records the control message ahead of a payload.
-func (m *machine) ahead(r dmalog.Record) {
-	if r.Bytes = m.o.Profile.Link.Header; m.o.Log && r.Packet >= m.o.Warmup {
-		m.control = append(m.control, m.measured(r))
+func (m *machine) ahead(f *flow, e dmalog.Engine, packet int, start, end profile.Time) {
+	if m.o.Log && packet >= m.o.Warmup {
+		m.control = append(m.control, m.measured(f, e, packet, start, end, m.o.Profile.Link.Header))
 	}
 }
 
 // measured counts packets and time from the first measured frame.
-func (m *machine) measured(r dmalog.Record) dmalog.Record {
-	r.Packet -= m.o.Warmup
-	r.Start -= int64(m.origin)
-	r.End -= int64(m.origin)
-	return r
+func (m *machine) measured(f *flow, e dmalog.Engine, packet int, start, end profile.Time, bytes int) dmalog.Record {
+	return dmalog.Record{Packet: packet - m.o.Warmup, Flow: f.number, Engine: e, Start: int64(start - m.origin), End: int64(end - m.origin), Bytes: bytes}
 }
 
 func (m *machine) result() *Result {

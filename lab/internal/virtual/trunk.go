@@ -189,8 +189,7 @@ func (m *machine) breakOff(f *flow) {
 	m.note(err)
 	f.receiving = false
 	f.landedAt[(f.armed-1)%len(f.landedAt)] = m.Now
-	m.record(dmalog.Record{Packet: f.armed - 1, Flow: f.number, Engine: dmalog.NetRcv,
-		Start: int64(f.receiveBegan), End: int64(m.Now), Bytes: f.wire.landed})
+	m.record(f, dmalog.NetRcv, f.armed-1, f.receiveBegan, m.Now, f.wire.landed)
 	if f.receive.Frames() < before {
 		m.deliver(f)
 	}
