@@ -20,15 +20,15 @@ const (
 )
 
 type line struct {
-	Packet  *float64 `json:"packet"`
-	Flow    int      `json:"flow,omitempty"`
-	Engine  string   `json:"engine"`
-	Start   *float64 `json:"start_us"`
-	End     *float64 `json:"end_us"`
-	Bytes   *float64 `json:"bytes"`
-	Queued  int      `json:"queued,omitempty"`
-	Buffer  int      `json:"buffer,omitempty"`
-	Control bool     `json:"control,omitempty"`
+	Packet  float64 `json:"packet"`
+	Flow    int     `json:"flow,omitempty"`
+	Engine  string  `json:"engine"`
+	Start   float64 `json:"start_us"`
+	End     float64 `json:"end_us"`
+	Bytes   float64 `json:"bytes"`
+	Queued  int     `json:"queued,omitempty"`
+	Buffer  int     `json:"buffer,omitempty"`
+	Control bool    `json:"control,omitempty"`
 }
 
 // Read parses a log; name is used in errors, which are *LineError or come from r.
@@ -82,23 +82,23 @@ func decode(text []byte, into any, keys string) (hint string) {
 
 // parse returns the record of a line, or the key that is wrong and what it may be.
 func parse(text []byte) (r Record, key, hint string) {
-	var l line
+	l := line{Packet: math.NaN(), Start: math.NaN(), End: math.NaN(), Bytes: math.NaN()} // what is missing is in no range
 	if hint := decode(text, &l, "packet, engine, start_us, end_us, bytes"); hint != "" {
 		return r, "", hint
 	}
 	engine, known := ParseEngine(l.Engine)
 	switch {
-	case l.Packet == nil || *l.Packet < 0 || *l.Packet > maxPacket || *l.Packet != math.Trunc(*l.Packet):
+	case !whole(l.Packet, maxPacket):
 		return r, "packet", "a whole number from 0 to " + strconv.Itoa(maxPacket)
 	case l.Flow < 0 || l.Flow > 1:
 		return r, "flow", "0 or 1"
 	case !known:
 		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
-	case l.Start == nil || !(*l.Start >= 0 && *l.Start <= maxMicros):
+	case !(l.Start >= 0 && l.Start <= maxMicros):
 		return r, "start_us", "0 to 1e12 microseconds"
-	case l.End == nil || !(*l.End >= *l.Start && *l.End <= maxMicros):
+	case !(l.End >= l.Start && l.End <= maxMicros):
 		return r, "end_us", "start_us to 1e12 microseconds"
-	case l.Bytes == nil || *l.Bytes < 0 || *l.Bytes > maxBytes || *l.Bytes != math.Trunc(*l.Bytes):
+	case !whole(l.Bytes, maxBytes):
 		return r, "bytes", "a whole number from 0 to " + strconv.Itoa(maxBytes)
 	case l.Queued < 0 || l.Queued > maxPacket:
 		return r, "queued", "a whole number from 0 to " + strconv.Itoa(maxPacket)
@@ -106,10 +106,13 @@ func parse(text []byte) (r Record, key, hint string) {
 		return r, "buffer", "a whole number from 0 to " + strconv.Itoa(maxBuffer)
 	}
 	return Record{
-		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes), Queued: l.Queued, Buffer: l.Buffer, Control: l.Control,
-		Start: int64(math.Round(*l.Start * 1e6)), End: int64(math.Round(*l.End * 1e6)),
+		Packet: int(l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(l.Bytes), Queued: l.Queued, Buffer: l.Buffer, Control: l.Control,
+		Start: int64(math.Round(l.Start * 1e6)), End: int64(math.Round(l.End * 1e6)),
 	}, "", ""
 }
+
+// whole reports whether v is a whole number from 0 to most.
+func whole(v, most float64) bool { return v >= 0 && v <= most && v == math.Trunc(v) }
 
 // Write writes a log.
 func Write(w io.Writer, log Log) error {
@@ -123,8 +126,8 @@ func Write(w io.Writer, log Log) error {
 		}
 	}
 	for _, r := range log.Records {
-		if err := e.Encode(line{new(float64(r.Packet)), r.Flow, r.Engine.String(), new(Microseconds(r.Start)), new(Microseconds(r.End)),
-			new(float64(r.Bytes)), r.Queued, r.Buffer, r.Control}); err != nil {
+		if err := e.Encode(line{float64(r.Packet), r.Flow, r.Engine.String(), Microseconds(r.Start), Microseconds(r.End),
+			float64(r.Bytes), r.Queued, r.Buffer, r.Control}); err != nil {
 			return err
 		}
 	}

@@ -7,14 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// variantPattern matches the names of drivers on top of vfio-pci-core.
-var variantPattern = regexp.MustCompile(`[-_]vfio[-_]pci$`)
 
 const (
 	classBridge = 0x06

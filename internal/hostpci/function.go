@@ -152,7 +152,7 @@ func Fit(list []Function, drivers []Driver) {
 // IsVFIO says whether a driver hands functions to user space through VFIO: that
 // is vfio-pci, and the variants of it for some devices, as mlx5_vfio_pci.
 func IsVFIO(driver string) bool {
-	return driver == "vfio-pci" || variantPattern.MatchString(driver)
+	return driver == DefaultDriver || strings.HasSuffix(strings.ReplaceAll(driver, "-", "_"), "_vfio_pci")
 }
 
 // Blocks says whether the member keeps VFIO from the group. Those without a

@@ -53,7 +53,7 @@ func (e *UnknownError) Hint() string {
 
 // Names lists the options of structs.
 func Names(tag string, into ...any) (names []string) {
-	for _, f := range Fields(tag, into...) {
+	for _, f := range fieldsOf(tag, into...) {
 		names = append(names, f.Name)
 	}
 	return names
@@ -62,7 +62,7 @@ func Names(tag string, into ...any) (names []string) {
 // Decode reads options, as those of an address, into the fields of structs that have a tag with their names (see Field).
 // It fails with *UnknownError and *KeyError.
 func Decode(tag string, values map[string][]string, into ...any) error {
-	fields := Fields(tag, into...)
+	fields := fieldsOf(tag, into...)
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Name == key }) {
 			return &UnknownError{key, Names(tag, into...)}

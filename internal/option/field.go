@@ -31,22 +31,21 @@ type Field struct {
 // setter is a flag's value, such as Bytes.
 type setter interface{ Set(text string) error }
 
-// Fields returns the fields of structs that have a tag, and those of the structs in them. into are pointers.
-func Fields(tag string, into ...any) (fields []Field) {
-	for _, p := range into {
-		fields = append(fields, fieldsOf(tag, reflect.ValueOf(p).Elem())...)
-	}
-	return fields
-}
-
-func fieldsOf(tag string, v reflect.Value) (fields []Field) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if name, ok := f.Tag.Lookup(tag); ok {
-			fields = append(fields, Field{name, f.Tag, v.Field(i)})
-		} else if f.Type.Kind() == reflect.Struct && (f.IsExported() || f.Anonymous) {
-			fields = append(fields, fieldsOf(tag, v.Field(i))...)
+// fieldsOf returns the fields of structs that have a tag, and those of the structs in them. into are pointers.
+func fieldsOf(tag string, into ...any) (fields []Field) {
+	var add func(v reflect.Value)
+	add = func(v reflect.Value) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if name, ok := f.Tag.Lookup(tag); ok {
+				fields = append(fields, Field{name, f.Tag, v.Field(i)})
+			} else if f.Type.Kind() == reflect.Struct && (f.IsExported() || f.Anonymous) {
+				add(v.Field(i))
+			}
 		}
+	}
+	for _, p := range into {
+		add(reflect.ValueOf(p).Elem())
 	}
 	return fields
 }

@@ -43,8 +43,7 @@ func Check(path string, replace bool) error {
 	case !replace:
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
-	dir, _ := split(path)
-	return CheckDirectory(dir)
+	return CheckDirectory(filepath.Dir(path))
 }
 
 // Explain says of an error of Check, Create or Commit which flag named the file, and
@@ -71,15 +70,6 @@ func CheckDirectory(dir string) error {
 	return nil
 }
 
-// split is filepath.Split with a directory that is never empty.
-func split(path string) (dir, base string) {
-	dir, base = filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	return dir, base
-}
-
 // Create starts writing the file that will stand at path with the permission
 // bits of mode that the process's umask leaves. Unless replace is set, a file
 // that stands there by the time of Commit is kept and Commit fails.
@@ -87,11 +77,9 @@ func Create(path string, mode fs.FileMode, replace bool) (*File, error) {
 	if err := Check(path, replace); err != nil {
 		return nil, err
 	}
-	dir, base := split(path)
-	if len(base) > 200 { // so that the name is not too long
-		base = base[:200]
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "."+base+".trapeze-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm())
+	base := filepath.Base(path)
+	base = base[:min(len(base), 200)] // so that the name is not too long
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+base+".trapeze-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm())
 	if err != nil {
 		return nil, err
 	}

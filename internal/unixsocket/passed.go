@@ -14,17 +14,13 @@ import (
 // ErrKind is wrapped by errors about a descriptor that is no UNIX stream socket that listens.
 var ErrKind = errors.New("not a UNIX stream socket that listens")
 
-// Passed makes a listener of a descriptor of another process, such as a service manager. It closes the
-// descriptor if that is a socket. The listener does not remove its path. Passed fails with
-// ErrKind or an errno.
+// Passed makes a listener of a descriptor that another process has passed. It owns the descriptor, also if it fails: with
+// ErrKind, or as net.FileListener does. The listener does not remove its path.
 func Passed(fd int) (*Listener, error) {
-	// Anything else may be a descriptor that this process has opened itself.
-	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-		return nil, os.NewSyscallError("getsockopt", err)
-	}
 	// A listener can be made of others too, but not used.
 	if listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || listens == 0 || !isSocket(fd, unix.SOCK_STREAM) {
-		return nil, errors.Join(ErrKind, os.NewSyscallError("close", unix.Close(fd)))
+		_ = passedfd.Close(fd)
+		return nil, ErrKind
 	}
 	l, err := adopt(fd, net.FileListener)
 	if err != nil {
