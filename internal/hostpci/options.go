@@ -141,8 +141,6 @@ func (op *operation) write(ctx context.Context, w Write, check func() (bool, err
 	// open, and nothing can take it back then. So the write is left alone after
 	// a while; but not when the caller loses timeout, as only what is known to
 	// have happened can be undone.
-	timeout := time.NewTimer(op.opts.Timeout)
-	defer timeout.Stop()
 	done := make(chan error, 1)
 	go func() { done <- op.opts.Write(op.root.Path(w.Path), w.Value) }()
 	select {
@@ -150,7 +148,7 @@ func (op *operation) write(ctx context.Context, w Write, check func() (bool, err
 		if err != nil {
 			return fmt.Errorf("%s: %w", w, err)
 		}
-	case <-timeout.C:
+	case <-time.After(op.opts.Timeout):
 		return fmt.Errorf("%s: %w, after %v", w, ErrStuck, op.opts.Timeout)
 	}
 	ok, err := check()

@@ -130,11 +130,9 @@ func (c *closes) do(n int, run func()) {
 	if c.stuck.Load() {
 		return
 	}
-	timer := time.NewTimer(Timeout)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(Timeout):
 		c.stuck.Store(true)
 	}
 }

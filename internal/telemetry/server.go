@@ -40,10 +40,7 @@ type server struct {
 	listener *unixsocket.Listener
 	greeting greeting
 	serving  sync.WaitGroup
-
-	mu      sync.Mutex // guards clients
-	clients map[*unixsocket.Conn]bool
-	closed  bool
+	places   chan struct{} // one taken for each client
 
 	ctx  context.Context // ends with the server
 	stop context.CancelFunc
@@ -68,7 +65,7 @@ const (
 // listen serves at the first name of a prefix that is free.
 func listen(r *registry, prefix string) (*server, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &server{registry: r, prefix: prefix, clients: map[*unixsocket.Conn]bool{}, ctx: ctx, stop: stop,
+	s := &server{registry: r, prefix: prefix, places: make(chan struct{}, maxClients), ctx: ctx, stop: stop,
 		greeting: greeting{Version, os.Getpid(), maxOutput, programName(), os.Geteuid()}}
 	err := runtimedir.Use(func(folder string) error {
 		// Those of programs that were killed would stay as long as no other takes their place.
@@ -108,47 +105,27 @@ func (s *server) close() {
 	s.stop()
 	_ = s.listener.Close() // the path is gone, or the next server takes it
 	runtimedir.Remove(folderName, s.prefix)
-	s.mu.Lock()
-	s.closed = true
-	for c := range s.clients {
-		c.Leave()
-	}
-	s.mu.Unlock()
 	s.serving.Wait()
 }
 
 func (s *server) accept() {
 	_ = s.listener.Each(s.ctx, func(accepted *net.UnixConn) {
-		if c := unixsocket.NewConn(accepted); s.enter(c) {
+		c := unixsocket.NewConn(accepted)
+		select {
+		case s.places <- struct{}{}:
 			s.serving.Go(func() { s.serve(c) })
-		} else {
+		default:
 			c.Leave()
 		}
 	}, nil)
 }
 
-// enter reports whether there is room for one more client.
-func (s *server) enter(c *unixsocket.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.clients) >= maxClients {
-		return false
-	}
-	s.clients[c] = true
-	return true
-}
-
-func (s *server) leave(c *unixsocket.Conn) {
-	c.Leave()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.clients, c)
-}
-
 // serve answers a client until it leaves, says nothing for too long, does not read its answers, or
 // sends what cannot be a request.
 func (s *server) serve(c *unixsocket.Conn) {
-	defer s.leave(c)
+	defer func() { <-s.places }()
+	defer c.Leave()
+	defer context.AfterFunc(s.ctx, func() { c.Interrupt(true) })()
 	if !s.write(c, encode(s.greeting), nil) {
 		return
 	}
