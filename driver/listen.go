@@ -60,10 +60,8 @@ type Listener[C any] struct {
 	ready   chan C
 	running sync.WaitGroup
 	closed  atomic.Bool
-
-	mu    sync.Mutex
-	taken int
-	asks  context.CancelFunc // ends the waiting for requests
+	taken   atomic.Int64
+	asks    context.CancelFunc // ends the waiting for requests
 }
 
 // Listen takes connections at name, 0 to MaxDiscriminator bytes, until the listener is closed. It fails with
@@ -148,17 +146,14 @@ func (l *Listener[C]) serve(request *Connection, answered chan<- struct{}) {
 
 // take counts a connection, unless there are as many as there may be.
 func (l *Listener[C]) take() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.config.Limit > 0 {
-		if l.taken == l.config.Limit {
-			return false
-		}
-		if l.taken++; l.taken == l.config.Limit {
-			l.asks()
-		}
+	if l.config.Limit == 0 {
+		return true
 	}
-	return true
+	n, limit := l.taken.Add(1), int64(l.config.Limit)
+	if n == limit {
+		l.asks()
+	}
+	return n <= limit
 }
 
 // Accept waits for the next connection. It fails with ErrClosed once the

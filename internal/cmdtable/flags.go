@@ -142,15 +142,14 @@ type value struct {
 
 // Type is the value's name in help.
 func (v *value) Type() string {
-	switch own, ok := v.To.Addr().Interface().(pflag.Value); {
-	case ok:
-		return own.Type()
-	case v.To.Type() == reflect.TypeFor[time.Duration]():
-		return "duration"
-	case v.To.Kind() == reflect.Slice:
-		return v.To.Type().Elem().Kind().String() + "Slice"
+	switch t := v.To.Type(); {
+	case t == reflect.TypeFor[time.Duration](), t == reflect.TypeFor[option.Bytes]():
+		return strings.ToLower(t.Name())
+	case t.Kind() == reflect.Slice:
+		return t.Elem().Kind().String() + "Slice"
+	default:
+		return t.Kind().String()
 	}
-	return v.To.Kind().String()
 }
 
 // String is the value as the user gave it; the default is elsewhere.

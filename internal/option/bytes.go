@@ -37,6 +37,3 @@ func (b *Bytes) Set(s string) error {
 	*b = Bytes(n << shift)
 	return nil
 }
-
-// Type is the value's name in help.
-func (*Bytes) Type() string { return "bytes" }
