@@ -66,13 +66,3 @@ func TestNothingIsAllocated(t *testing.T) {
 		}
 	}), 0, "allocations for what is refused")
 }
-
-// BenchmarkMessage is 4 KiB, cut and put together again.
-func BenchmarkMessage(b *testing.B) {
-	var m message
-	b.SetBytes(4096)
-	for b.Loop() {
-		m.cross(b)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*cells.Count(4096)), "ns/cell")
-}

@@ -226,10 +226,7 @@ func (f *Function) readGroup(r Root, dir string) error {
 		if m.Driver, err = DriverOf(r, name); err != nil {
 			return err
 		}
-		class, err := strconv.ParseUint(r.Optional(path.Join(devices, name, "class")), 0, 24)
-		if err != nil { // no PCI function, or one that is gone
-			class = 0
-		}
+		class, _ := strconv.ParseUint(r.Optional(path.Join(devices, name, "class")), 0, 24) // no PCI function, or one that is gone, has none
 		if m.Bridge, err = isBridge(r, name, uint32(class)); err != nil {
 			return err
 		}

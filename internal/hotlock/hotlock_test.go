@@ -103,13 +103,3 @@ func TestLetsOthersIn(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkMutex(b *testing.B) {
-	var m hotlock.Mutex
-	n := 0
-	for b.Loop() {
-		m.Lock()
-		n++
-		m.Unlock()
-	}
-}
