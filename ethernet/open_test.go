@@ -43,9 +43,8 @@ func TestConfigCheck(t *testing.T) {
 		tt.change(&c)
 		_, err := c.Check()
 		var bad *ethernet.ConfigError
-		if !errors.As(err, &bad) || !errors.Is(err, ethernet.ErrConfig) || bad.Field != "Options."+tt.field {
-			t.Errorf("%+v: %v, want one about %s", c, err, tt.field)
-		}
+		should.Hold(t, errors.As(err, &bad) && errors.Is(err, ethernet.ErrConfig) && bad.Field == "Options."+tt.field,
+			"%+v: %v, want one about %s", c, err, tt.field)
 	}
 	c, err := ethernet.Options{Pool: pool, MTU: 2030}.Check()
 	if err != nil || c.Queues != 1 || c.ReceiveDescriptors != 512 || c.Timeout != 2*time.Second || c.Logger == nil || c.MaxFrame() != 2048 {
@@ -118,9 +117,8 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		dev := &stub{id: tt.id, class: tt.class}
 		_, err := ethernet.New(t.Context(), dev, tt.config)
-		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.hint) || !strings.Contains(err.Error(), "stub:") {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		should.Hold(t, errors.Is(err, tt.want) && strings.Contains(err.Error(), tt.hint) && strings.Contains(err.Error(), "stub:"),
+			"%s: %v", tt.name, err)
 		should.Hold(t, dev.closed && dev.writes == 0, "%s: closed: %t, %d writes", tt.name, dev.closed, dev.writes)
 	}
 	should.Refuse(ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Options{Pool: pool}))(t, vfio.ErrUnknownScheme)
@@ -146,9 +144,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"pci:0000:09:00.0", vfio.ErrUnknownScheme, nil},
 	} {
 		_, err := ethernet.Open(t.Context(), tt.address, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})})
-		if !errors.Is(err, tt.want) || strings.Contains(err.Error(), "trapeze bind") {
-			t.Errorf("%s: %v, want %v", tt.address, err, tt.want)
-		}
+		should.Hold(t, errors.Is(err, tt.want) && !strings.Contains(err.Error(), "trapeze bind"),
+			"%s: %v, want %v", tt.address, err, tt.want)
 		for _, s := range tt.says {
 			should.Hold(t, err == nil || strings.Contains(err.Error(), s), "%s: %v does not say %q", tt.address, err, s)
 		}

@@ -190,9 +190,8 @@ func TestBadInput(t *testing.T) {
 			b := c.make(t)
 			seed.Check(t, "FuzzParse", c.name, b)
 			err := accept(b, trusted)
-			if !errors.Is(err, c.reason) || !typed(err) || !strings.Contains(err.Error(), c.names) {
-				t.Errorf("%T %v; want %v that names %q", err, err, c.reason, c.names)
-			}
+			should.Hold(t, errors.Is(err, c.reason) && typed(err) && strings.Contains(err.Error(), c.names),
+				"%T %v; want %v that names %q", err, err, c.reason, c.names)
 		})
 	}
 }

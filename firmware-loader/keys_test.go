@@ -21,12 +21,10 @@ import (
 func TestKeyFiles(t *testing.T) {
 	private := must.Get(firmware.EncodePrivateKey(key(1)))(t)
 	public := must.Get(firmware.EncodePublicKey(key(1).Public().(ed25519.PublicKey)))(t)
-	if k, err := firmware.DecodePrivateKey(private); err != nil || !k.Equal(key(1)) {
-		t.Errorf("private key: %v", err)
-	}
-	if k, err := firmware.DecodePublicKey(public); err != nil || !k.Equal(key(1).Public()) {
-		t.Errorf("public key: %v", err)
-	}
+	k, err := firmware.DecodePrivateKey(private)
+	should.Hold(t, err == nil && k.Equal(key(1)), "private key: %v", err)
+	p, err := firmware.DecodePublicKey(public)
+	should.Hold(t, err == nil && p.Equal(key(1).Public()), "public key: %v", err)
 	const rsa = "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu\nKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n"
 	for name, text := range map[string]string{
 		"nothing": "", "no PEM": "key", "a private key": string(private), "two": string(public) + string(public),
@@ -38,9 +36,8 @@ func TestKeyFiles(t *testing.T) {
 	should.Refuse(firmware.DecodePrivateKey(public))(t, firmware.ErrKey, "a public key as a private one")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "k.pem"), string(private))
-	if k, err := firmware.ReadPrivateKey(filepath.Join(dir, "k.pem")); err != nil || !k.Equal(key(1)) {
-		t.Errorf("from a file: %v", err)
-	}
+	k, err = firmware.ReadPrivateKey(filepath.Join(dir, "k.pem"))
+	should.Hold(t, err == nil && k.Equal(key(1)), "from a file: %v", err)
 	should.Refuse(firmware.ReadPrivateKey(filepath.Join(dir, "none.pem")))(t, fs.ErrNotExist, "no file")
 }
 
@@ -52,9 +49,8 @@ func TestKeysOfOpenSSL(t *testing.T) {
 	}
 	dir := t.TempDir()
 	run := func(args ...string) {
-		if out, err := exec.CommandContext(t.Context(), openssl, args...).CombinedOutput(); err != nil {
-			t.Fatalf("openssl %v: %v\n%s", args, err, out)
-		}
+		out, err := exec.CommandContext(t.Context(), openssl, args...).CombinedOutput()
+		must.Hold(t, err == nil, "openssl %v: %v\n%s", args, err, out)
 	}
 	pem, pub := filepath.Join(dir, "k.pem"), filepath.Join(dir, "k.pub")
 	run("genpkey", "-algorithm", "ed25519", "-out", pem)
@@ -92,14 +88,11 @@ func TestOpen(t *testing.T) {
 	write(t, name, string(small(t).Bytes()))
 	should.Be(t, must.Get(firmware.Open(name))(t).Name, "small")
 	write(t, name, "hello")
-	if _, err := firmware.Open(name); !errors.Is(err, elfimage.ErrFormat) || !strings.Contains(err.Error(), name) {
-		t.Errorf("no image: %v", err)
-	}
-	if _, err := firmware.Open("/dev/zero"); err == nil {
-		t.Error("a device was read")
-	}
+	_, err := firmware.Open(name)
+	should.Hold(t, errors.Is(err, elfimage.ErrFormat) && strings.Contains(err.Error(), name), "no image: %v", err)
+	_, err = firmware.Open("/dev/zero")
+	should.Hold(t, err != nil, "a device was read")
 	must.OK(t, os.Truncate(name, elfimage.MaxFile+1))
-	if _, err := firmware.Open(name); err == nil {
-		t.Error("a file that is too large was read")
-	}
+	_, err = firmware.Open(name)
+	should.Hold(t, err != nil, "a file that is too large was read")
 }

@@ -27,9 +27,8 @@ func TestBuild(t *testing.T) {
 	}
 	should.Hold(t, s.BuildID != [20]byte{}, "no build ID")
 	img := must.Get(flat.Decode(s.Link()))(t)
-	if img.Digest != s.Digest || img.SRAM != s.SRAM {
-		t.Errorf("flat image: digest %x, SRAM %d; spec: %x, %d", img.Digest, img.SRAM, s.Digest, s.SRAM)
-	}
+	should.Hold(t, img.Digest == s.Digest && img.SRAM == s.SRAM,
+		"flat image: digest %x, SRAM %d; spec: %x, %d", img.Digest, img.SRAM, s.Digest, s.SRAM)
 	// Maps are in the order of their names, with the contents padded.
 	want := []abi.Map{
 		{Name: ".data", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Contents: []byte{1, 2, 3, 4, 5, 0, 0, 0}},
@@ -51,9 +50,8 @@ func TestBuild(t *testing.T) {
 	for _, v := range s.Check() {
 		should.Hold(t, v.Err == nil && v.Report.WorstCase >= 8, "%+v", v)
 	}
-	if _, ok := s.Program(abi.FilterRx); ok {
-		t.Error("a program that is not there")
-	}
+	_, ok = s.Program(abi.FilterRx)
+	should.Hold(t, !ok, "a program that is not there")
 }
 
 // TestClang parses what clang made: all hooks, two kinds of maps, .data, .rodata,
@@ -71,15 +69,12 @@ func checkEverything(t *testing.T, b []byte) {
 		names = append(names, m.Name)
 	}
 	should.Be(t, cmp.Diff([]string{".bss", ".data", ".rodata", "flows", "table"}, names), "", "maps (-want +got)")
-	if m := s.Maps[3]; m.Type != abi.MapHash || m.Key != 8 || m.Value != 8 || m.Entries != 100 {
-		t.Errorf("flows is %+v", m)
-	}
-	if m := s.Maps[4]; m.Type != abi.MapArray || m.Value != 24 || m.Flags != abi.MapReadOnly {
-		t.Errorf("table is %+v", m)
-	}
-	if m := s.Maps[2]; m.Flags != abi.MapReadOnly || !bytes.Equal(m.Contents, []byte{9, 0, 0, 0}) {
-		t.Errorf(".rodata is %+v", m)
-	}
+	m := s.Maps[3]
+	should.Hold(t, m.Type == abi.MapHash && m.Key == 8 && m.Value == 8 && m.Entries == 100, "flows is %+v", m)
+	m = s.Maps[4]
+	should.Hold(t, m.Type == abi.MapArray && m.Value == 24 && m.Flags == abi.MapReadOnly, "table is %+v", m)
+	m = s.Maps[2]
+	should.Hold(t, m.Flags == abi.MapReadOnly && bytes.Equal(m.Contents, []byte{9, 0, 0, 0}), ".rodata is %+v", m)
 	verdicts := s.Check()
 	should.Be(t, len(verdicts), int(abi.Hooks), "programs")
 	for _, v := range verdicts {
@@ -184,8 +179,7 @@ func TestParseRefuses(t *testing.T) {
 		names := contents(t, b, ".strtab")
 		// A section that is not loaded.
 		copy(names[bytes.Index(names, []byte(".note.trapeze")):], ".debug_x\x00")
-		if _, err := firmware.Parse(b); err == nil {
-			t.Error("accepted")
-		}
+		_, err := firmware.Parse(b)
+		should.Hold(t, err != nil, "accepted")
 	})
 }

@@ -95,9 +95,8 @@ func TestHeader(t *testing.T) {
 	for name, want := range map[string]abi.Helper{
 		"trapeze_lookup": abi.HelperMapLookup, "trapeze_update": abi.HelperMapUpdate, "trapeze_delete": abi.HelperMapDelete, "trapeze_time": abi.HelperTime,
 	} {
-		if !regexp.MustCompile(fmt.Sprintf(`const %s\)\(.*\) .*= \(void \*\)%d;`, name, want)).MatchString(text) {
-			t.Errorf("%s is not helper %d", name, want)
-		}
+		should.Hold(t, regexp.MustCompile(fmt.Sprintf(`const %s\)\(.*\) .*= \(void \*\)%d;`, name, want)).MatchString(text),
+			"%s is not helper %d", name, want)
 	}
 	for name, fields := range map[string]map[string]int{
 		"trapeze_pulse": {"length": abi.PulseLength, "arrived": abi.PulseArrived, "sent": abi.PulseSent, "queued": abi.PulseQueued, "minimum": abi.PulseMinimum, "frame": abi.PulseFrame},

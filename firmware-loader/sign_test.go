@@ -107,9 +107,8 @@ func TestSignWhatWasNotBuilt(t *testing.T) {
 func TestBuildDropsSignature(t *testing.T) {
 	signed := sign(t, small(t), key(1))
 	s := must.Get(firmware.Build(signed.Bytes(), firmware.Meta{Name: "other", Device: 0x15b31017, BuildID: [20]byte{7}}))(t)
-	if s.Signature != nil || s.Name != "other" || s.Version != "1.0" || s.Device != 0x15b31017 || s.BuildID != [20]byte{7} {
-		t.Errorf("%+v", s)
-	}
+	should.Hold(t, s.Signature == nil && s.Name == "other" && s.Version == "1.0" && s.Device == 0x15b31017 && s.BuildID == [20]byte{7},
+		"%+v", s)
 	should.Refuse(firmware.Build(signed.Bytes(), firmware.Meta{Name: "a b"}))(t, firmware.ErrNote, "bad name")
 	// An object without a note gets one.
 	b := signed.Bytes()
@@ -120,7 +119,6 @@ func TestBuildDropsSignature(t *testing.T) {
 	if s, err = firmware.Build(f.Bytes(), firmware.Meta{Name: "n", Version: "v"}); err != nil || s.Name != "n" || !s.Built {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err = firmware.Build(f.Bytes(), firmware.Meta{Name: "n"}); !errors.Is(err, firmware.ErrNote) {
-		t.Errorf("without a version: %v", err)
-	}
+	_, err = firmware.Build(f.Bytes(), firmware.Meta{Name: "n"})
+	should.Hold(t, errors.Is(err, firmware.ErrNote), "without a version: %v", err)
 }

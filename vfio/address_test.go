@@ -60,9 +60,8 @@ func TestParseAddress(t *testing.T) {
 			a, err := vfio.ParseAddress(tt.in)
 			if tt.want == nil {
 				var e *vfio.Error
-				if !errors.Is(err, vfio.ErrBadAddress) || !errors.As(err, &e) || e.Hint == "" {
-					t.Fatalf("got %v, want ErrBadAddress with a hint", err)
-				}
+				must.Hold(t, errors.Is(err, vfio.ErrBadAddress) && errors.As(err, &e) && e.Hint != "",
+					"got %v, want ErrBadAddress with a hint", err)
 				return
 			}
 			must.OK(t, err)
@@ -84,9 +83,8 @@ func FuzzParseAddress(f *testing.F) {
 		must.Hold(t, a.String() == s && strings.HasPrefix(s, a.Scheme+":"+a.Path), "%q became %+v", s, a)
 		// The parts make an address that means the same.
 		again := must.Get(vfio.ParseAddress(a.Scheme + ":" + a.Path + "?" + a.Options.Encode()))(t)
-		if again.Scheme != a.Scheme || again.Path != a.Path || !cmp.Equal(again.Options, a.Options) {
-			t.Fatalf("%+v is %+v when put together again", a, again)
-		}
+		must.Hold(t, again.Scheme == a.Scheme && again.Path == a.Path && cmp.Equal(again.Options, a.Options),
+			"%+v is %+v when put together again", a, again)
 	})
 }
 

@@ -60,12 +60,10 @@ func TestParseConfig(t *testing.T) {
 		MSIX:          &vfio.MSIXCapability{Vectors: 64, TableBAR: 0, TableOffset: 0x2000, PBABAR: 4, PBAOffset: 0x3000, Enabled: true},
 	}
 	should.Be(t, cmp.Diff(want, got), "")
-	if c, ok := got.Find(vfio.CapabilityMSIX); !ok || c.Offset != 0x70 {
-		t.Errorf("Find: %v, %v", c, ok)
-	}
-	if c, ok := got.Find(vfio.CapabilityMSI); ok {
-		t.Errorf("found MSI: %v", c)
-	}
+	c, ok := got.Find(vfio.CapabilityMSIX)
+	should.Hold(t, ok && c.Offset == 0x70, "Find: %v, %v", c, ok)
+	c, ok = got.Find(vfio.CapabilityMSI)
+	should.Hold(t, !ok, "found MSI: %v", c)
 }
 
 func TestParseConfigVariants(t *testing.T) {
@@ -153,9 +151,8 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		seen := map[int]bool{}
 		for _, e := range c.Capabilities {
-			if e.Offset < 64 || e.Offset >= vfio.ConfigSize || seen[e.Offset] || e.ID != uint16(b[e.Offset]) {
-				t.Fatalf("capability %+v", e)
-			}
+			must.Hold(t, e.Offset >= 64 && e.Offset < vfio.ConfigSize && !seen[e.Offset] && e.ID == uint16(b[e.Offset]),
+				"capability %+v", e)
 			seen[e.Offset] = true
 		}
 		for i, bar := range c.BARs {
@@ -217,9 +214,8 @@ func TestReadConfig(t *testing.T) {
 			_, err := vfio.ReadConfig(tt.dev)
 			must.Hold(t, errors.Is(err, tt.want), "got %v, want %v", err, tt.want)
 			var e *vfio.Error
-			if tt.hint && (!errors.As(err, &e) || e.Hint == "" || e.Device != "test:config") {
-				t.Errorf("error %+v says neither which device nor what to do", err)
-			}
+			should.Hold(t, !tt.hint || errors.As(err, &e) && e.Hint != "" && e.Device == "test:config",
+				"error %+v says neither which device nor what to do", err)
 		})
 	}
 }

@@ -86,9 +86,8 @@ func TestInterfacesOfFunction(t *testing.T) {
 		{func() error { return a.DisableIRQs(vfio.IRQMSIX) }, []int{-1, -1, -1, 21, -1, -1, -1, -1}},
 		{func() error { return b.DisableIRQs(vfio.IRQINTx) }, []int{-1, -1, -1, 21, -1, -1, -1, -1}},
 	} {
-		if err := step.f(); err != nil || !slices.Equal(dev.vectors, step.want) {
-			t.Errorf("vectors %v, %v, want %v", dev.vectors, err, step.want)
-		}
+		err := step.f()
+		should.Hold(t, err == nil && slices.Equal(dev.vectors, step.want), "vectors %v, %v, want %v", dev.vectors, err, step.want)
 	}
 	if vfio.FirstVector(b) != 2 || vfio.FirstVector(dev) != 0 {
 		t.Errorf("first vector %d", vfio.FirstVector(b))
@@ -116,9 +115,8 @@ func TestInterfacesOfFunction(t *testing.T) {
 			t.Error("no alert")
 		}
 	}
-	if err := a.Close(); err != nil || dev.closed {
-		t.Errorf("closed: %v, %v", dev.closed, err)
-	}
+	err := a.Close()
+	should.Hold(t, err == nil && !dev.closed, "closed: %v, %v", dev.closed, err)
 	should.Fail(t, command(a, 2), vfio.ErrClosed, "after Close")
 	// The last has the function for itself.
 	for _, err := range []error{command(b, 2), b.Reset(t.Context()), b.Close()} {

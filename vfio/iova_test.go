@@ -136,9 +136,8 @@ func TestIOVAProperties(t *testing.T) {
 			align := uint64(1) << rapid.IntRange(0, 20).Draw(t, "align log2")
 			want, ok := m.alloc(size, align)
 			got, err := a.Alloc(size, align)
-			if ok && (err != nil || got != want) || !ok && !errors.Is(err, vfio.ErrNoIOVA) {
-				t.Fatalf("Alloc(%#x, %#x) = %#x, %v; model %#x, %v", size, align, got, err, want, ok)
-			}
+			must.Hold(t, (!ok || err == nil && got == want) && (ok || errors.Is(err, vfio.ErrNoIOVA)),
+				"Alloc(%#x, %#x) = %#x, %v; model %#x, %v", size, align, got, err, want, ok)
 			if ok {
 				held = append(held, block{got, size})
 			}
@@ -150,9 +149,8 @@ func TestIOVAProperties(t *testing.T) {
 			i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
 			b := held[i]
 			held = slices.Delete(held, i, i+1)
-			if err := a.Free(b.iova, b.size); err != nil {
-				t.Fatalf("Free(%#x, %#x): %v", b.iova, b.size, err)
-			}
+			err := a.Free(b.iova, b.size)
+			must.Hold(t, err == nil, "Free(%#x, %#x): %v", b.iova, b.size, err)
 			// Counted: the last granule may be the last number there is.
 			for i := range (b.size + m.granule - 1) / m.granule {
 				m.free[b.iova/m.granule+i] = true
@@ -165,9 +163,8 @@ func TestIOVAProperties(t *testing.T) {
 					t.Skip("not foreign")
 				}
 			}
-			if err := a.Free(iova, m.granule); !errors.Is(err, vfio.ErrNotMapped) {
-				t.Fatalf("Free(%#x): %v", iova, err)
-			}
+			err := a.Free(iova, m.granule)
+			must.Hold(t, errors.Is(err, vfio.ErrNotMapped), "Free(%#x): %v", iova, err)
 		}
 		t.Repeat(map[string]func(*rapid.T){"alloc": alloc, "free": free, "free foreign": freeForeign})
 	})

@@ -55,12 +55,10 @@ func TestMappingClose(t *testing.T) {
 	fails := errors.New("unmap fails")
 	m := vfio.NewMapping(make([]byte, 8), func() error { calls++; return fails })
 	should.Fail(t, m.Close(), fails, "Close")
-	if err := m.Close(); err != nil || calls != 1 {
-		t.Errorf("Close again: %v, %d calls", err, calls)
-	}
+	err := m.Close()
+	should.Hold(t, err == nil && calls == 1, "Close again: %v, %d calls", err, calls)
 	should.Hold(t, m.Bytes() == nil, "Bytes after Close")
-	if _, err := m.Register32(0); !errors.Is(err, vfio.ErrClosed) || !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Register32 after Close: %v", err)
-	}
+	_, err = m.Register32(0)
+	should.Hold(t, errors.Is(err, vfio.ErrClosed) && errors.Is(err, net.ErrClosed), "Register32 after Close: %v", err)
 	should.OK(t, vfio.NewMapping(nil, nil).Close())
 }

@@ -97,8 +97,7 @@ func TestRecentStock(t *testing.T) {
 		// No machine has so many free huge pages.
 		r := recentStock{read: at, memoryStock: memoryStock{left, 2 << 20, 1 << 50}}
 		s, err := r.forAlloc(c.size, c.policy)
-		if err != nil || (s.hugeFree == 1<<50) != c.recent || r.available != s.available-c.size {
-			t.Errorf("%s: %+v and then %+v, %v", c.name, s, r.memoryStock, err)
-		}
+		should.Hold(t, err == nil && (s.hugeFree == 1<<50) == c.recent && r.available == s.available-c.size,
+			"%s: %+v and then %+v, %v", c.name, s, r.memoryStock, err)
 	}
 }

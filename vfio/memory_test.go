@@ -93,9 +93,8 @@ func TestAllocMemoryRefuses(t *testing.T) {
 		for _, huge := range []vfio.HugePolicy{vfio.HugeAuto, vfio.HugeNever, vfio.HugeRequire} {
 			m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: huge})
 			var e *vfio.Error
-			if m != nil || !errors.Is(err, vfio.ErrNoDMAMemory) || !errors.As(err, &e) || e.Hint == "" {
-				t.Errorf("size %d, policy %d: %v, %v", size, huge, m, err)
-			}
+			should.Hold(t, m == nil && errors.Is(err, vfio.ErrNoDMAMemory) && errors.As(err, &e) && e.Hint != "",
+				"size %d, policy %d: %v, %v", size, huge, m, err)
 			should.Be(t, errors.Is(err, vfio.ErrBadSize), size == 0, "size %d: %v", size, err)
 		}
 	}
@@ -110,9 +109,8 @@ func TestAllocMemoryHuge(t *testing.T) {
 	if err != nil {
 		var e *vfio.Error
 		should.Hold(t, errors.Is(err, vfio.ErrNoDMAMemory) && errors.As(err, &e) && e.Hint != "", "error %v", err)
-		if free := freeHugePages(t); free >= 8 {
-			t.Errorf("%d huge pages are free and got %v", free, err)
-		}
+		free := freeHugePages(t)
+		should.Hold(t, free < 8, "%d huge pages are free and got %v", free, err)
 		auto, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeAuto})
 		must.OK(t, err)
 		defer auto.Close()

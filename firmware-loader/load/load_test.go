@@ -25,18 +25,16 @@ func TestLoadAndRollback(t *testing.T) {
 	should.Refuse(load.Rollback(context.Background(), nic, brief))(t, load.ErrNoPrevious, "rollback of nothing")
 	var last, total int
 	after, err := load.Load(context.Background(), nic, image(t, "one", "1.0", 1), load.Options{Progress: func(d, n int) { last, total = d, n }})
-	if err != nil || after.Name != "one" || after.Slots.Active != 0 || last != total || total == 0 {
-		t.Fatalf("%+v, %v; progress %d of %d", after, err, last, total)
-	}
+	must.Hold(t, err == nil && after.Name == "one" && after.Slots.Active == 0 && last == total && total != 0,
+		"%+v, %v; progress %d of %d", after, err, last, total)
 	mustLoad(t, nic, image(t, "two", "2.0", 2))
 	after, err = load.Rollback(context.Background(), nic, brief)
 	must.Give(after.Name, err)(t, "one", "%+v", after)
 	if after, err = load.Rollback(context.Background(), nic, brief); err != nil || after.Name != "two" {
 		t.Fatalf("rolled back twice: %+v, %v", after, err)
 	}
-	if after, err = load.Unload(nic); err != nil || after.State != datasheet.ProcessorBuiltIn {
-		t.Fatalf("%+v, %v", after, err)
-	}
+	after, err = load.Unload(nic)
+	must.Hold(t, err == nil && after.State == datasheet.ProcessorBuiltIn, "%+v, %v", after, err)
 }
 
 func TestLoadRefuses(t *testing.T) {
@@ -111,17 +109,15 @@ func TestRegistersOfAllOnes(t *testing.T) {
 	mustLoad(t, nic, image(t, "old", "1.0", 1))
 	nic.entry = 0xffffffff
 	nic.flip = true
-	if _, err := load.Load(t.Context(), nic, image(t, "new", "1.0", 2), load.Options{}); !errors.Is(err, load.ErrReadBack) {
-		t.Errorf("a load with PROC_ENTRY of all ones: %v", err)
-	}
+	_, err = load.Load(t.Context(), nic, image(t, "new", "1.0", 2), load.Options{})
+	should.Hold(t, errors.Is(err, load.ErrReadBack), "a load with PROC_ENTRY of all ones: %v", err)
 	nic.flip = false
 	bad := image(t, "new", "1.0", 2)
 	bad.Digest[3] ^= 1
 	_, err = load.Load(t.Context(), nic, bad, load.Options{})
 	var failure *load.Error
-	if !errors.As(err, &failure) || failure.Outcome != load.OutcomeRestored || failure.Restore != nil {
-		t.Errorf("the old image is not started again after PROC_ENTRY was overwritten: %v", err)
-	}
+	should.Hold(t, errors.As(err, &failure) && failure.Outcome == load.OutcomeRestored && failure.Restore == nil,
+		"the old image is not started again after PROC_ENTRY was overwritten: %v", err)
 	nic.lies = map[uint32]uint32{datasheet.RegProcessorDevice: 0xffffffff, datasheet.RegProcessorName: 0xffffffff}
 	if s, err = load.ReadStatus(nic); err != nil || s.Device != 0xffffffff {
 		t.Errorf("status with PROC_DEVICE %#x: %v", s.Device, err)
@@ -132,9 +128,8 @@ func TestRegistersOfAllOnes(t *testing.T) {
 		t.Errorf("SLOT_COUNT of all ones: %v", err)
 	}
 	nic.lies = map[uint32]uint32{datasheet.RegProcessorStatus: 0xffffffff}
-	if _, err = load.ReadStatus(nic); !errors.Is(err, load.ErrGone) {
-		t.Errorf("PROC_STATUS of all ones: %v", err)
-	}
+	_, err = load.ReadStatus(nic)
+	should.Hold(t, errors.Is(err, load.ErrGone), "PROC_STATUS of all ones: %v", err)
 }
 
 // checkWorks checks that the NIC is in a state that an outcome promises.
@@ -248,16 +243,14 @@ func afterCut(t *testing.T, nic *fakeNIC, cut string, err error, before bool, at
 		return
 	}
 	nic.checkWorks(t, failure.Outcome)
-	if before && failure.Outcome == load.OutcomeUntouched && nic.state != datasheet.ProcessorRunning {
-		t.Errorf("cut at %d: %v, but the processor is %s", at, err, nic.state)
-	}
+	should.Hold(t, !before || failure.Outcome != load.OutcomeUntouched || nic.state == datasheet.ProcessorRunning,
+		"cut at %d: %v, but the processor is %s", at, err, nic.state)
 	if before && (failure.Outcome == load.OutcomeUntouched || failure.Outcome == load.OutcomeRestored) && nic.image.Name != "old" {
 		t.Errorf("cut at %d: %v, but %s runs", at, err, nic.image.Name)
 	}
 	// Whatever happened, the next load works.
-	if _, err := load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief); err != nil {
-		t.Errorf("cut at %d: a load after that: %v", at, err)
-	}
+	_, err = load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief)
+	should.Hold(t, err == nil, "cut at %d: a load after that: %v", at, err)
 }
 
 // TestRandomFailures lets any accesses fail: the outcome tells the truth.
@@ -285,8 +278,7 @@ func TestRandomFailures(t *testing.T) {
 		}
 		must.Hold(rt, errors.As(err, &failure), "%v", err)
 		nic.checkWorks(rt, failure.Outcome)
-		if _, err := load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief); err != nil {
-			rt.Fatalf("a load after %v: %v", failure, err)
-		}
+		_, err = load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief)
+		must.Hold(rt, err == nil, "a load after %v: %v", failure, err)
 	})
 }

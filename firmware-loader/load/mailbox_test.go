@@ -25,9 +25,8 @@ func TestMap(t *testing.T) {
 	mustLoad(t, nic, image(t, "one", "1.0", 1))
 	should.Fail(t, m.Lookup(key, got), load.ErrNoEntry, "absent key")
 	must.OK(t, m.Update(key, value, datasheet.MailboxAny))
-	if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, value) {
-		t.Errorf("%q, %v", got, err)
-	}
+	err := m.Lookup(key, got)
+	should.Hold(t, err == nil && bytes.Equal(got, value), "%q, %v", got, err)
 	should.OK(t, m.Delete(key))
 	should.Fail(t, m.Delete(key), load.ErrNoEntry, "deleted twice")
 	should.Fail(t, m.Lookup(key[:3], got), load.ErrSize, "short key")
@@ -38,7 +37,6 @@ func TestMap(t *testing.T) {
 	stranger := must.Get(load.OpenMap(nic, maps, 2))(t)
 	should.Fail(t, stranger.Lookup(key, got), load.ErrMap, "map that the image does not")
 	nic.before = func(int) error { return errUnplugged }
-	if err := m.Delete(key); !errors.Is(err, load.ErrGone) && !errors.Is(err, errUnplugged) {
-		t.Errorf("unplugged: %v", err)
-	}
+	err = m.Delete(key)
+	should.Hold(t, errors.Is(err, load.ErrGone) || errors.Is(err, errUnplugged), "unplugged: %v", err)
 }

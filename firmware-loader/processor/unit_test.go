@@ -168,14 +168,12 @@ func TestAnswers(t *testing.T) {
 		abi.DemuxRx: {asm.LoadImm(asm.R0, 5<<32|7, asm.DWord), asm.Return()},
 		abi.PulseRx: {asm.LoadMem(asm.R0, asm.R1, abi.PulseMinimum, asm.Word), asm.Return()},
 	}))
-	if queue, entry, ok := l.asked.Demultiplex(nil, 0); queue != 7 || entry != 5 || !ok {
-		t.Errorf("queue %d, entry %d, %v", queue, entry, ok)
-	}
+	queue, entry, ok := l.asked.Demultiplex(nil, 0)
+	should.Hold(t, queue == 7 && entry == 5 && ok, "queue %d, entry %d, %v", queue, entry, ok)
 	u.SetMinimum(engine.Transmit, 1)
 	u.SetMinimum(engine.Receive, 33)
-	if n, ok := l.asked.Pulse(engine.Receive, pipeline.View{Length: 100, Arrived: 90}, 0); n != 33 || !ok {
-		t.Errorf("pulse of %d, %v", n, ok)
-	}
+	n, ok := l.asked.Pulse(engine.Receive, pipeline.View{Length: 100, Arrived: 90}, 0)
+	should.Hold(t, n == 33 && ok, "pulse of %d, %v", n, ok)
 }
 
 // TestWrites: the engine copies frames only for programs that may change them.
@@ -184,9 +182,8 @@ func TestWrites(t *testing.T) {
 	stores := asm.Instructions{asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), asm.StoreMem(asm.R2, 0, asm.R1, asm.Byte), asm.Return()}
 	u, l, _ := newUnit()
 	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.FilterRx: reads, abi.FilterTx: stores}))
-	if l.at != engine.HookFilterReceive.Set()|engine.HookFilterTransmit.Set() || l.writes != engine.HookFilterTransmit.Set() {
-		t.Errorf("asked at %#x, may write %#x", l.at, l.writes)
-	}
+	should.Hold(t, l.at == engine.HookFilterReceive.Set()|engine.HookFilterTransmit.Set() && l.writes == engine.HookFilterTransmit.Set(),
+		"asked at %#x, may write %#x", l.at, l.writes)
 }
 
 // TestAskingAllocatesNothing: neither does the way from the engine.

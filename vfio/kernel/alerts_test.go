@@ -47,9 +47,8 @@ func TestRequestAlert(t *testing.T) {
 		should.Fail(t, err, vfio.ErrDeviceGone, "alert")
 		says(t, err, nic, "close it")
 		// There is time left to put things in order.
-		if _, err := d.Region(0); err != nil {
-			t.Error(err)
-		}
+		_, err = d.Region(0)
+		should.OK(t, err)
 		should.OK(t, d.Close())
 		_, open := <-d.Alerts()
 		should.Hold(t, !open, "an alert after Close")

@@ -21,13 +21,11 @@ func TestMapDMA(t *testing.T) {
 			mem := alloc(t, 8192)
 			must.OK(t, d.MapDMA(mem, 0x10000, both))
 			must.OK(t, d.MapDMA(mem, 0x12000, vfio.DMARead)) // the same memory, right behind
-			if got := k.mapped(); !maps.Equal(got, map[uint64]uint64{0x10000: 0x2000, 0x12000: 0x2000}) {
-				t.Errorf("the kernel has mapped %#x", got)
-			}
+			got := k.mapped()
+			should.Hold(t, maps.Equal(got, map[uint64]uint64{0x10000: 0x2000, 0x12000: 0x2000}), "the kernel has mapped %#x", got)
 			must.OK(t, d.UnmapDMA(0x10000, 8192))
-			if got := k.mapped(); !maps.Equal(got, map[uint64]uint64{0x12000: 0x2000}) {
-				t.Errorf("the kernel has mapped %#x", got)
-			}
+			got = k.mapped()
+			should.Hold(t, maps.Equal(got, map[uint64]uint64{0x12000: 0x2000}), "the kernel has mapped %#x", got)
 			must.OK(t, d.MapDMA(mem, 0x10000, vfio.DMAWrite)) // free again
 		})
 	}

@@ -134,15 +134,13 @@ func TestInterrupts(t *testing.T) {
 		must.OK(t, d.SetIRQs(vfio.IRQMSIX, 4, []int{a.FD(), b.FD()}))
 		for vector, fd := range map[int]*vfio.Eventfd{4: a, 5: b} {
 			must.OK(t, k.functions[nic].fire(k, vfio.IRQMSIX, vector))
-			if err := fd.Wait(withTimeout(t)); err != nil {
-				t.Errorf("vector %d: %v", vector, err)
-			}
+			err := fd.Wait(withTimeout(t))
+			should.Hold(t, err == nil, "vector %d: %v", vector, err)
 		}
 		// The other one was not signalled.
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := a.Wait(ended); err == nil {
-			t.Error("a vector signalled twice")
-		}
+		err := a.Wait(ended)
+		should.Hold(t, err != nil, "a vector signalled twice")
 	})
 }

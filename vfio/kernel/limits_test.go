@@ -74,9 +74,8 @@ func FuzzParseRegion(f *testing.F) {
 		}
 		should.Be(t, r.Index, 3, "index")
 		for _, a := range r.Sparse {
-			if a.Size == 0 || a.Offset > r.Size || a.Offset+a.Size > round.Up(r.Size, uint64(os.Getpagesize())) {
-				t.Errorf("area %+v of %#x bytes", a, r.Size)
-			}
+			should.Hold(t, a.Size != 0 && a.Offset <= r.Size && a.Offset+a.Size <= round.Up(r.Size, uint64(os.Getpagesize())),
+				"area %+v of %#x bytes", a, r.Size)
 		}
 	})
 }

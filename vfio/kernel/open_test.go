@@ -191,9 +191,8 @@ func TestFailingSteps(t *testing.T) {
 				must.Hold(t, errors.Is(err, tt.err), "error %v, want %v", err, tt.err)
 				says(t, err, append(tt.says, nic)...)
 				var e *vfio.Error
-				if !errors.As(err, &e) || e.Op == "" || e.Device != "pci:"+nic+"?backend="+b {
-					t.Errorf("not a *vfio.Error with step and device: %#v", e)
-				}
+				should.Hold(t, errors.As(err, &e) && e.Op != "" && e.Device == "pci:"+nic+"?backend="+b,
+					"not a *vfio.Error with step and device: %#v", e)
 			})
 		}
 	}

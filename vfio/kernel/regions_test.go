@@ -38,9 +38,8 @@ func TestRegionAccess(t *testing.T) {
 		must.OK(t, d.WriteRegion(0, 0x100, want))
 		got := make([]byte, len(want))
 		must.OK(t, d.ReadRegion(0, 0x100, got))
-		if !bytes.Equal(got, want) || !bytes.Equal(k.functions[nic].regions[0].memory[0x100:0x109], want) {
-			t.Errorf("wrote % x, read % x", want, got)
-		}
+		should.Hold(t, bytes.Equal(got, want) && bytes.Equal(k.functions[nic].regions[0].memory[0x100:0x109], want),
+			"wrote % x, read % x", want, got)
 		k.functions[nic].regions[0].broken = unix.EIO
 		err := d.ReadRegion(0, 0, got)
 		should.Fail(t, err, unix.EIO, "asleep")

@@ -57,37 +57,30 @@ func TestInterrupts(t *testing.T) {
 		raise(i)
 		signalled(t, events[i])
 	}
-	if c := connected(); c[20] || c[21] || !c[19] || !c[22] {
-		t.Errorf("connected: %v", c)
-	}
+	c := connected()
+	should.Hold(t, !c[20] && !c[21] && c[19] && c[22], "connected: %v", c)
 	// One is replaced, one is disconnected.
 	e := newEvent(t)
 	must.OK(t, d.SetIRQs(vfio.IRQMSIX, 3, []int{e.FD(), -1}))
 	raise(3)
 	signalled(t, e)
-	if c := connected(); c[4] {
-		t.Error("vector 4 is still connected")
-	}
+	c = connected()
+	should.Hold(t, !c[4], "vector 4 is still connected")
 	for _, tt := range []struct {
 		index, start, n int
 	}{{-1, 0, 1}, {5, 0, 1}, {vfio.IRQMSIX, 40, 1}, {vfio.IRQMSIX, 39, 2}, {vfio.IRQMSIX, -1, 1}, {vfio.IRQINTx, 0, 1}, {vfio.IRQMSIX, math.MaxInt, 2}} {
-		if err := d.SetIRQs(tt.index, tt.start, slices.Repeat([]int{e.FD()}, tt.n)); !errors.Is(err, vfio.ErrNoSuchIRQ) {
-			t.Errorf("index %d, %d vectors from %d on: %v", tt.index, tt.n, tt.start, err)
-		}
+		err := d.SetIRQs(tt.index, tt.start, slices.Repeat([]int{e.FD()}, tt.n))
+		should.Hold(t, errors.Is(err, vfio.ErrNoSuchIRQ), "index %d, %d vectors from %d on: %v", tt.index, tt.n, tt.start, err)
 	}
-	if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{int(os.Stdin.Fd())}); err == nil {
-		t.Error("something that is no eventfd is accepted")
-	}
-	if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{1 << 20}); err == nil {
-		t.Error("a closed descriptor is accepted")
-	}
-	if c := connected(); !c[0] {
-		t.Error("failing has disconnected vector 0")
-	}
+	err := d.SetIRQs(vfio.IRQMSIX, 0, []int{int(os.Stdin.Fd())})
+	should.Hold(t, err != nil, "something that is no eventfd is accepted")
+	err = d.SetIRQs(vfio.IRQMSIX, 0, []int{1 << 20})
+	should.Hold(t, err != nil, "a closed descriptor is accepted")
+	c = connected()
+	should.Hold(t, c[0], "failing has disconnected vector 0")
 	should.OK(t, errors.Join(d.DisableIRQs(vfio.IRQMSIX), d.DisableIRQs(vfio.IRQINTx)))
-	if c := connected(); slices.Contains(c, true) {
-		t.Errorf("connected: %v", c)
-	}
+	c = connected()
+	should.Hold(t, !slices.Contains(c, true), "connected: %v", c)
 	should.Fail(t, d.DisableIRQs(5), vfio.ErrNoSuchIRQ, "disable index 5")
 }
 
@@ -102,9 +95,8 @@ func TestReset(t *testing.T) {
 	must.OK(t, d.Reset(context.Background()))
 	should.Be(t, read32(t, d, regLength), 0, "a register reads after a reset")
 	r.dev.mu.Lock()
-	if r.dev.irqs[vfio.IRQMSIX][2] >= 0 || r.dev.irqs[vfio.IRQErr][0] < 0 || len(r.dev.windows) != 1 {
-		t.Errorf("MSI-X %d, error %d, %d windows", r.dev.irqs[vfio.IRQMSIX][2], r.dev.irqs[vfio.IRQErr][0], len(r.dev.windows))
-	}
+	should.Hold(t, r.dev.irqs[vfio.IRQMSIX][2] < 0 && r.dev.irqs[vfio.IRQErr][0] >= 0 && len(r.dev.windows) == 1,
+		"MSI-X %d, error %d, %d windows", r.dev.irqs[vfio.IRQMSIX][2], r.dev.irqs[vfio.IRQErr][0], len(r.dev.windows))
 	r.dev.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -135,9 +127,8 @@ func TestClose(t *testing.T) {
 	}
 	should.Be(t, d.Info().Regions, 9, "Info is lost")
 	r.idle(t)
-	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
-		t.Errorf("the server still has %d ranges, %d files", s.Ranges, s.Files)
-	}
+	s := r.Stats()
+	should.Hold(t, s.Ranges == 0 && s.Files == 0, "the server still has %d ranges, %d files", s.Ranges, s.Files)
 }
 
 func TestOpenFails(t *testing.T) {

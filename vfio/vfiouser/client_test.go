@@ -57,12 +57,10 @@ func TestDescription(t *testing.T) {
 		want := must.Get(r.dev.IRQ(i))(t)
 		should.Be(t, cmp.Diff(want, got), "", "interrupt %d", i)
 	}
-	if _, err := vfio.ReadConfig(d); err != nil {
-		t.Errorf("ReadConfig: %v", err)
-	}
-	if ranges, err := d.IOVARanges(); err != nil || len(ranges) == 0 {
-		t.Errorf("IOVARanges: %v, %v", ranges, err)
-	}
+	_, err := vfio.ReadConfig(d)
+	should.Hold(t, err == nil, "ReadConfig: %v", err)
+	ranges, err := d.IOVARanges()
+	should.Hold(t, err == nil && len(ranges) != 0, "IOVARanges: %v, %v", ranges, err)
 }
 
 func TestRegionAccess(t *testing.T) {
@@ -145,9 +143,8 @@ func TestMapRegion(t *testing.T) {
 			}
 			copy(m.Bytes(), "mapped")
 			var got [6]byte
-			if err := d.ReadRegion(tt.index, tt.offset, got[:]); err != nil || string(got[:]) != "mapped" {
-				t.Errorf("the device has %q, %v", got, err)
-			}
+			err = d.ReadRegion(tt.index, tt.offset, got[:])
+			should.Hold(t, err == nil && string(got[:]) == "mapped", "the device has %q, %v", got, err)
 			should.OK(t, errors.Join(m.Close(), m.Close()))
 		})
 	}
@@ -208,9 +205,7 @@ func TestServerFull(t *testing.T) {
 	for i := range uint64(3) {
 		err := d.MapDMA(alloc(t, page), 0x10000+i*page, both)
 		var e *vfio.Error
-		if (err == nil) != (i < 2) || i == 2 && (!errors.As(err, &e) || e.Hint == "") {
-			t.Errorf("file %d: %v", i, err)
-		}
+		should.Hold(t, (err == nil) == (i < 2) && (i != 2 || errors.As(err, &e) && e.Hint != ""), "file %d: %v", i, err)
 	}
 }
 

@@ -19,9 +19,8 @@ func TestVersion(t *testing.T) {
 	x := connect(t, r, false)
 	refuse := func(command int, payload []byte) {
 		t.Helper()
-		if a := x.ask(command, payload); unix.Errno(a.errno) != unix.EINVAL {
-			t.Errorf("command %d: %v", command, a)
-		}
+		a := x.ask(command, payload)
+		should.Hold(t, unix.Errno(a.errno) == unix.EINVAL, "command %d: %v", command, a)
 	}
 	refuse(cmdGetInfo, pack(16, 0, 0, 0))
 	refuse(cmdReset, nil)
@@ -55,13 +54,10 @@ func TestLikeQEMU(t *testing.T) {
 		}
 	}
 	for i := range maps {
-		if a, err := x.receive(); err != nil || int(a.id) != i || a.size != 16 || a.flags != flagReply {
-			t.Fatalf("reply %d: %v, %v", i, a, err)
-		}
+		a, err := x.receive()
+		must.Hold(t, err == nil && int(a.id) == i && a.size == 16 && a.flags == flagReply, "reply %d: %v, %v", i, a, err)
 	}
-	if a := x.ok(cmdGetInfo, pack(16, 0, 0, 0)); !bytes.Equal(a.payload, pack(16, 3, 9, 5)) {
-		t.Errorf("device info %x", a.payload)
-	}
+	should.Same(t, x.ok(cmdGetInfo, pack(16, 0, 0, 0)).payload, pack(16, 3, 9, 5))
 	// Registers, and memory that can be mapped.
 	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 0, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 3, 0, 0, uint64(page), uint64(0))) || len(a.fds) != 0 {
 		t.Errorf("region 0: %x, %d files", a.payload, len(a.fds))
@@ -71,9 +67,8 @@ func TestLikeQEMU(t *testing.T) {
 	}
 	// One with areas: asked again with more room.
 	a := x.ok(cmdGetRegionInfo, pack(32, 0, 2, 0, uint64(0), uint64(0)))
-	if !bytes.Equal(a.payload, pack(80, 7, 2, 0, uint64(8*page), uint64(0))) || len(a.fds) != 1 {
-		t.Errorf("region 2: %x, %d files", a.payload, len(a.fds))
-	}
+	should.Hold(t, bytes.Equal(a.payload, pack(80, 7, 2, 0, uint64(8*page), uint64(0))) && len(a.fds) == 1,
+		"region 2: %x, %d files", a.payload, len(a.fds))
 	a = x.ok(cmdGetRegionInfo, pack(80, 0, 2, 0, uint64(0), uint64(0)))
 	want := pack(80, 15, 2, 32, uint64(8*page), uint64(0), uint16(1), uint16(1), 0, 2, 0, uint64(page), uint64(2*page), uint64(4*page), uint64(page))
 	should.Hold(t, bytes.Equal(a.payload, want) && len(a.fds) == 1, "region 2: %x, want %x, %d files", a.payload, want, len(a.fds))
@@ -81,9 +76,7 @@ func TestLikeQEMU(t *testing.T) {
 	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 5, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 3, 5, 0, uint64(page), uint64(0))) || len(a.fds) != 0 {
 		t.Errorf("region 5: %x, %d files", a.payload, len(a.fds))
 	}
-	if a := x.ok(cmdGetIRQInfo, pack(16, 0, 3, 0)); !bytes.Equal(a.payload, pack(16, 9, 3, 1)) {
-		t.Errorf("error interrupt: %x", a.payload)
-	}
+	should.Same(t, x.ok(cmdGetIRQInfo, pack(16, 0, 3, 0)).payload, pack(16, 9, 3, 1))
 	if a := x.ok(cmdRegionRead, pack(uint64(0), 7, 4096)); a.size != 16+16+4096 || binary.LittleEndian.Uint32(a.payload[16:]) != 0x72501234 {
 		t.Errorf("configuration space: %v", a)
 	}
@@ -93,12 +86,10 @@ func TestLikeQEMU(t *testing.T) {
 	x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 2), a0, a1)
 	x.ok(cmdSetIRQs, pack(22, 0x22, 2, 0, 2, "\x00\x01"))
 	var count [8]byte
-	if _, err := unix.Read(a0, count[:]); err != unix.EAGAIN {
-		t.Errorf("vector 0: %v, %v", count, err)
-	}
-	if _, err := unix.Read(a1, count[:]); err != nil || count[0] != 1 {
-		t.Errorf("vector 1: %v, %v", count, err)
-	}
+	_, err := unix.Read(a0, count[:])
+	should.Hold(t, err == unix.EAGAIN, "vector 0: %v, %v", count, err)
+	_, err = unix.Read(a1, count[:])
+	should.Hold(t, err == nil && count[0] == 1, "vector 1: %v, %v", count, err)
 	// The address space changes: all is unmapped, and more than was mapped.
 	for _, tt := range []struct {
 		flags         int
@@ -108,15 +99,12 @@ func TestLikeQEMU(t *testing.T) {
 		{0, 0, 160 * page, 160 * page}, {0, 0, 160 * page, 0}, {0, 0x100000, 1 << 40, 64 * page},
 		{0, 1 << 63, 1 << 63, 0}, {0, 0, 1 << 63, 64 * page}, {2, 0, 0, 0},
 	} {
-		if a := x.ok(cmdDMAUnmap, dmaUnmap(tt.flags, tt.address, tt.size)); !bytes.Equal(a.payload, dmaUnmap(tt.flags, tt.address, tt.unmapped)) {
-			t.Errorf("unmap %#x bytes at %#x: %x", tt.size, tt.address, a.payload)
-		}
+		should.Same(t, x.ok(cmdDMAUnmap, dmaUnmap(tt.flags, tt.address, tt.size)).payload, dmaUnmap(tt.flags, tt.address, tt.unmapped))
 	}
 	x.ok(cmdReset, nil)
 	x.alive()
-	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
-		t.Errorf("%+v", s)
-	}
+	s := r.Stats()
+	should.Hold(t, s.Ranges == 0 && s.Files == 0, "%+v", s)
 }
 
 // TestSmallPages: a guest's megabyte comes in 256 pieces of one file.

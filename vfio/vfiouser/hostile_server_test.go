@@ -205,9 +205,8 @@ func TestLateReplies(t *testing.T) {
 		}
 	})
 	must.OK(t, err)
-	if err := f.client.ReadRegionContext(ctx, 0, 0, make([]byte, 4)); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
-	}
+	err = f.client.ReadRegionContext(ctx, 0, 0, make([]byte, 4))
+	must.Hold(t, errors.Is(err, context.Canceled), "got %v", err)
 	mu.Lock()
 	late = false
 	h := held[0]
@@ -217,9 +216,8 @@ func TestLateReplies(t *testing.T) {
 	must.OK(t, f.conn.Send(h, wrong, []int{0}, time.Now().Add(timeout)))
 	var b [4]byte
 	for range 3 {
-		if err := f.client.ReadRegion(0, 0, b[:]); err != nil || b != [4]byte{} {
-			t.Errorf("got %q, %v", b, err)
-		}
+		err := f.client.ReadRegion(0, 0, b[:])
+		should.Hold(t, err == nil && b == [4]byte{}, "got %q, %v", b, err)
 	}
 	select {
 	case <-f.client.Lost():

@@ -1,7 +1,6 @@
 package vfiouser_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +27,8 @@ func TestBusy(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	first := connect(t, r, true)
 	second := connect(t, r, false)
-	if a := second.ask(cmdVersion, pack(uint16(0), uint16(0), versionText)); unix.Errno(a.errno) != unix.EBUSY {
-		t.Errorf("second client: %v", a)
-	}
+	a := second.ask(cmdVersion, pack(uint16(0), uint16(0), versionText))
+	should.Hold(t, unix.Errno(a.errno) == unix.EBUSY, "second client: %v", a)
 	should.Refuse(second.receive())(t, io.EOF, "then")
 	_, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{})
 	var e *vfio.Error
@@ -115,9 +113,7 @@ func TestNextClient(t *testing.T) {
 
 	x = connect(t, r, true)
 	copy(old, "still here")
-	if a := x.ok(cmdRegionRead, pack(uint64(0), 4, 10)); !bytes.Equal(a.payload[16:], make([]byte, 10)) {
-		t.Errorf("region reads %q", a.payload[16:])
-	}
+	should.Same(t, x.ok(cmdRegionRead, pack(uint64(0), 4, 10)).payload[16:], make([]byte, 10))
 	should.Be(t, x.register(regLength), 0, "register reads")
 	x.ok(cmdRegionWrite, pack(uint64(regSource), 0, 8, uint64(0x10000)))
 	x.ok(cmdRegionWrite, pack(uint64(regTarget), 0, 8, uint64(0x10000)))
@@ -136,9 +132,8 @@ func TestDeviceFails(t *testing.T) {
 	r.dev.unclean.Store(true)
 	must.OK(t, x.c.Close())
 	x = connect(t, r, false)
-	if a := x.ask(cmdVersion, pack(uint16(0), uint16(0), versionText)); unix.Errno(a.errno) != unix.EIO {
-		t.Errorf("got %v", a)
-	}
+	a := x.ask(cmdVersion, pack(uint16(0), uint16(0), versionText))
+	should.Hold(t, unix.Errno(a.errno) == unix.EIO, "got %v", a)
 	r.dev.unclean.Store(false)
 	connect(t, r, true).alive()
 }

@@ -37,12 +37,8 @@ func TestVGARegion(t *testing.T) {
 	defer there.Close()
 	x := &rawClient{t: t, c: there}
 	x.ok(cmdVersion, pack(uint16(0), uint16(0), versionText))
-	if a := x.ok(cmdGetInfo, pack(16, 0, 0, 0)); !bytes.Equal(a.payload, pack(16, 3, 9, 5)) {
-		t.Errorf("device info %x", a.payload)
-	}
-	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 8, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 0, 8, 0, uint64(0), uint64(0))) {
-		t.Errorf("region 8: %x", a.payload)
-	}
+	should.Same(t, x.ok(cmdGetInfo, pack(16, 0, 0, 0)).payload, pack(16, 3, 9, 5))
+	should.Same(t, x.ok(cmdGetRegionInfo, pack(32, 0, 8, 0, uint64(0), uint64(0))).payload, pack(32, 0, 8, 0, uint64(0), uint64(0)))
 	for what, a := range map[string]answer{
 		"read of it":       x.ask(cmdRegionRead, pack(uint64(0), 8, 4)),
 		"write to it":      x.ask(cmdRegionWrite, pack(uint64(0), 8, 4, 0)),

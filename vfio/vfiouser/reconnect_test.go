@@ -73,9 +73,8 @@ func TestReconnect(t *testing.T) {
 	copy(part.Bytes(), "new memory")
 	should.Be(t, d.Stats().Messages.Total(), sent)
 	var b [10]byte
-	if err := d.ReadRegion(2, page, b[:]); err != nil || string(b[:]) != "new memory" {
-		t.Errorf("the device has %q, %v", b, err)
-	}
+	err := d.ReadRegion(2, page, b[:])
+	should.Hold(t, err == nil && string(b[:]) == "new memory", "the device has %q, %v", b, err)
 	// What is unmapped while there is no server is not mapped again.
 	second.stop()
 	<-d.Lost()

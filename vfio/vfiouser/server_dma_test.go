@@ -59,9 +59,8 @@ func TestServerDMA(t *testing.T) {
 	should.Be(t, string(mem.Bytes()[page-4:])+string(next.Bytes()[:4]), "over end", "the memory was not written")
 	m = f.request(2, read, 0, access(0x10ffc, 8, ""))
 	should.Hold(t, m.Header.Failure() == nil && bytes.Equal(m.Payload, access(0x10ffc, 8, "over end")), "read: %+v", m)
-	if m = f.request(3, read, 0, access(0x12000, 4, "")); m.Header.Failure() != nil {
-		t.Errorf("read of read-only memory: %+v", m)
-	}
+	m = f.request(3, read, 0, access(0x12000, 4, ""))
+	should.Hold(t, m.Header.Failure() == nil, "read of read-only memory: %+v", m)
 	for _, tt := range []struct {
 		name    string
 		command protocol.Command
@@ -89,9 +88,8 @@ func TestServerDMA(t *testing.T) {
 	should.Be(t, string(next.Bytes()[page-4:]), "\x00\x00\x00\x00", "a write that was refused has written")
 	// Without a reply, and in order with what follows.
 	must.OK(t, f.conn.Send(protocol.Header{ID: 5, Command: write, Flags: protocol.FlagNoReply}, access(0x10000, 2, "hi"), nil, time.Now().Add(timeout)))
-	if m := f.request(6, read, 0, access(0x10000, 2, "")); !bytes.HasSuffix(m.Payload, []byte("hi")) {
-		t.Errorf("read: %+v", m)
-	}
+	m = f.request(6, read, 0, access(0x10000, 2, ""))
+	should.Hold(t, bytes.HasSuffix(m.Payload, []byte("hi")), "read: %+v", m)
 	should.Be(t, f.client.Stats().Requests, 17, "requests")
 	must.OK(t, f.client.UnmapDMA(0x10000, page))
 	if m := f.request(7, read, 0, access(0x10000, 2, "")); m.Header.Failure() != syscall.EFAULT {

@@ -176,9 +176,8 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	x.t = t
-	if s := r.Stats(); s.Ranges != 1 || s.Files != 1 || s.Clients != 1 {
-		t.Errorf("afterwards: %+v", s)
-	}
+	s := r.Stats()
+	should.Hold(t, s.Ranges == 1 && s.Files == 1 && s.Clients == 1, "afterwards: %+v", s)
 	x.ok(cmdSetIRQs, irqs(0x21, 2, 0, 1))
 	var count [8]byte
 	_, err := unix.Read(event, count[:])

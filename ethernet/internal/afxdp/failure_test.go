@@ -74,9 +74,8 @@ func TestRefusals(t *testing.T) {
 		}
 		tt.config.Logger = quiet
 		p, err := ethernet.Open(t.Context(), tt.address, tt.config)
-		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s, %+v: %v, want %q and %v", tt.address, tt.config, err, tt.says, tt.want)
-		}
+		should.Hold(t, errors.Is(err, tt.want) && strings.Contains(err.Error(), tt.says),
+			"%s, %+v: %v, want %q and %v", tt.address, tt.config, err, tt.says, tt.want)
 		if err == nil {
 			p.Close()
 		}
@@ -228,9 +227,8 @@ func TestDeleted(t *testing.T) {
 		should.Fail(t, p.Restart(t.Context()), ethernet.ErrDeviceGone, "restart without an interface")
 		names.Add(-1) // the same name again
 		a, b := pair(t, 1)
-		if err := p.Restart(t.Context()); err != nil {
-			t.Fatalf("restart on %s: %v", a, err)
-		}
+		err := p.Restart(t.Context())
+		must.Hold(t, err == nil, "restart on %s: %v", a, err)
 		right := open(t, "afxdp:"+b, ethernet.Options{})
 		porttest.Exchange(t, q, right.Queue(0), 200, 64)
 	}
@@ -479,12 +477,10 @@ func TestLateMemory(t *testing.T) {
 	c, said := hold(t, a, as)
 	must.Be(t, said, "<nil>\n")
 	defer time.AfterFunc(200*time.Millisecond, func() { _ = c.Process.Kill() }).Stop()
-	if _, said := hold(t, b, as); said != "<nil>\n" {
-		t.Error(said)
-	}
-	if _, said := hold(t, a, as); !strings.Contains(said, "LimitMEMLOCK") {
-		t.Errorf("while another process has them: %s", said)
-	}
+	_, said = hold(t, b, as)
+	should.Hold(t, said == "<nil>\n", "%v", said)
+	_, said = hold(t, a, as)
+	should.Hold(t, strings.Contains(said, "LimitMEMLOCK"), "while another process has them: %s", said)
 }
 
 // TestCapabilities: who may not open an interface learns what is needed.

@@ -138,9 +138,8 @@ func TestForgedParts(t *testing.T) {
 				part, frames := 0, make([]ethernet.Frame, burst)
 				for _, length := range tt.lengths {
 					n, err := q.Receive(frames[:1])
-					if n != 1 || err != nil || int(frames[0].Length) != length {
-						t.Fatalf("%d frames, %v, %+v, want %d bytes", n, err, frames[0], length)
-					}
+					must.Hold(t, n == 1 && err == nil && int(frames[0].Length) == length,
+						"%d frames, %v, %+v, want %d bytes", n, err, frames[0], length)
 					b := pool.Bytes(frames[0])
 					part = max(part, int(b[0]))
 					for len(b) > 0 {
@@ -163,13 +162,11 @@ func TestForgedParts(t *testing.T) {
 // TestExplain: bare errors of the kernel say what is needed.
 func TestExplain(t *testing.T) {
 	for _, errno := range []error{unix.ERANGE, unix.ENOSPC, unix.EOPNOTSUPP} {
-		if err, _ := afxdp.Explain(errno, nil); !errors.Is(err, ethernet.ErrNotSupported) || !errors.Is(err, errno) {
-			t.Errorf("attach: %v", err)
-		}
+		err, _ := afxdp.Explain(errno, nil)
+		should.Hold(t, errors.Is(err, ethernet.ErrNotSupported) && errors.Is(err, errno), "attach: %v", err)
 	}
 	for _, errno := range []error{unix.EINVAL, unix.EOPNOTSUPP} {
-		if _, err := afxdp.Explain(nil, errno); !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), "Linux 6.6") {
-			t.Errorf("bind: %v", err)
-		}
+		_, err := afxdp.Explain(nil, errno)
+		should.Hold(t, errors.Is(err, ethernet.ErrNotSupported) && strings.Contains(err.Error(), "Linux 6.6"), "bind: %v", err)
 	}
 }

@@ -130,9 +130,8 @@ func TestBadFrames(t *testing.T) {
 		f[0].Length, f[1].Length = 60, 60
 		bad := f[1].Buffer
 		spoil(&f[1])
-		if n, err := q.Send(f); n != 1 || !errors.Is(err, ethernet.ErrBadFrame) {
-			t.Errorf("%s: %d, %v", name, n, err)
-		}
+		n, err := q.Send(f)
+		should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame), "%s: %d, %v", name, n, err)
 		q.Cache().Give(bad)
 	}
 	got := 0
@@ -147,9 +146,8 @@ func TestBadFrames(t *testing.T) {
 	f := make([]ethernet.Frame, 1)
 	q.Cache().Alloc(f)
 	f[0].Length = 60
-	if n, err := q.Send([]ethernet.Frame{f[0], f[0]}); n != 1 || !errors.Is(err, ethernet.ErrBadFrame) {
-		t.Errorf("a buffer twice: %d, %v", n, err)
-	}
+	n, err := q.Send([]ethernet.Frame{f[0], f[0]})
+	should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame), "a buffer twice: %d, %v", n, err)
 }
 
 // TestLongFrames: what the interface receives and the port does not is dropped and
@@ -213,9 +211,8 @@ func TestMissed(t *testing.T) {
 		q.Cache().Free(f[:n])
 		return n == 0 && got+int(p.Stats().Device.Missed) >= all
 	})
-	if missed := p.Stats().Device.Missed; missed == 0 || got+int(missed) != all {
-		t.Errorf("of %d frames %d were received and %d missed", all, got, missed)
-	}
+	missed := p.Stats().Device.Missed
+	should.Hold(t, missed != 0 && got+int(missed) == all, "of %d frames %d were received and %d missed", all, got, missed)
 }
 
 // TestLink: the link is told, and frames go on when it has been down.
@@ -266,9 +263,8 @@ func TestWait(t *testing.T) {
 				})
 				q.Cache().Free(f)
 			}
-			if n := p.Stats().Queues[0].Interrupts; (n > 0) != interrupts {
-				t.Errorf("%d interrupts", n)
-			}
+			n := p.Stats().Queues[0].Interrupts
+			should.Hold(t, (n > 0) == interrupts, "%d interrupts", n)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			should.Fail(t, q.Wait(ctx), context.Canceled)

@@ -87,9 +87,8 @@ func TestQueues(t *testing.T) {
 		for q := range 8 {
 			frames, got := porttest.ReceiveAll(t, p.Queue(q))
 			for i, f := range frames {
-				if !bytes.Equal(got[i], data) || f.Flags != ethernet.Hashed || int(f.Hash&127)%8 != q {
-					t.Errorf("flow %d in queue %d: %+v", flow, q, f)
-				}
+				should.Hold(t, bytes.Equal(got[i], data) && f.Flags == ethernet.Hashed && int(f.Hash&127)%8 == q,
+					"flow %d in queue %d: %+v", flow, q, f)
 				used[q] = true
 			}
 		}

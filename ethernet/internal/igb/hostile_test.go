@@ -124,9 +124,8 @@ func TestOpenRefusesConfig(t *testing.T) {
 	} {
 		d := newFake(t, fakeigb.Options{Device: tt.device})
 		_, err := ethernet.New(contextFor(t), d, config(t, tt.config))
-		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
-			t.Errorf("%04x: %v, want %v with %q", tt.device, err, tt.want, tt.text)
-		}
+		should.Hold(t, errors.Is(err, tt.want) && strings.Contains(err.Error(), tt.text),
+			"%04x: %v, want %v with %q", tt.device, err, tt.want, tt.text)
 	}
 }
 
@@ -372,14 +371,12 @@ func TestCloseStops(t *testing.T) {
 			pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{}))(t)
 			p := must.Get(ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon})))(t)
 			d.With(func() { tt.break_(d) })
-			if err := p.Close(); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-				t.Errorf("close: %v, want %v", err, tt.want)
-			}
+			err := p.Close()
+			should.Hold(t, errors.Is(err, tt.want) && (err == nil) == (tt.want == nil), "close: %v, want %v", err, tt.want)
 			should.Be(t, d.Log().BackendResets, tt.resets, "resets by the back end")
 			// What the device may still reach is nobody else's.
-			if err := pool.Close(); errors.Is(err, ethernet.ErrInUse) != (tt.want != nil) {
-				t.Errorf("close of the pool: %v", err)
-			}
+			err = pool.Close()
+			should.Hold(t, errors.Is(err, ethernet.ErrInUse) == (tt.want != nil), "close of the pool: %v", err)
 		})
 	}
 }

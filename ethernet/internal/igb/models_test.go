@@ -2,6 +2,7 @@ package igb
 
 import (
 	"fmt"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"testing"
 )
 
@@ -13,9 +14,8 @@ func TestVectorFields(t *testing.T) {
 			for _, send := range []bool{false, true} {
 				r, s := f.vectorField(q, send)
 				at := fmt.Sprint(r, s)
-				if seen[at] || s%8 != 0 || s > 24 || r < 0x1700 || r >= 0x1740 {
-					t.Errorf("%s: queue %d, send %t is at %#x bit %d", f.name, q, send, r, s)
-				}
+				should.Hold(t, !seen[at] && s%8 == 0 && s <= 24 && r >= 0x1700 && r < 0x1740,
+					"%s: queue %d, send %t is at %#x bit %d", f.name, q, send, r, s)
 				seen[at] = true
 			}
 		}

@@ -81,9 +81,8 @@ func TestSendRefuses(t *testing.T) {
 			n, err := q.Send(frames)
 			should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame) && sent == 1, "sent %d (the device: %d), %v", n, sent, err)
 			frames[1] = good
-			if n, err := q.Send(frames[1:]); n != 2 || err != nil || sent != 3 {
-				t.Errorf("afterwards sent %d (the device: %d), %v", n, sent, err)
-			}
+			n, err = q.Send(frames[1:])
+			should.Hold(t, n == 2 && err == nil && sent == 3, "afterwards sent %d (the device: %d), %v", n, sent, err)
 		})
 	}
 }

@@ -97,9 +97,8 @@ func (q *qemu) passes(b []byte) bool {
 
 func TestQEMU(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
-	if i := q.port.Info(); i.MAC != own || i.Model != "82576" {
-		t.Errorf("info %+v", i)
-	}
+	i := q.port.Info()
+	should.Hold(t, i.MAC == own && i.Model == "82576", "info %+v", i)
 	// Several times around the rings, all lengths that there are at the edges.
 	count, total := uint64(0), uint64(0)
 	for i := range 150 {
@@ -195,9 +194,8 @@ func TestQEMUQueues(t *testing.T) {
 	}
 	should.Be(t, len(used), 4, "queues in use: %v", used)
 	q.arrive(porttest.FrameTo(own, 60))
-	if at, f := q.anywhere(); at != 0 || f.Flags&ethernet.Hashed != 0 {
-		t.Errorf("a frame that is not IP is in queue %d, %+v", at, f)
-	}
+	at, f := q.anywhere()
+	should.Hold(t, at == 0 && f.Flags&ethernet.Hashed == 0, "a frame that is not IP is in queue %d, %+v", at, f)
 	for i := range 4 {
 		send(t, q.port, i, porttest.FrameTo(own, 100+i), nil)
 		got := q.left()
@@ -232,9 +230,8 @@ func TestQEMUOffloads(t *testing.T) {
 	bad[24]++ // of the header's checksum
 	bad[60]++
 	q.arrive(bad)
-	if f, _ = q.receive(0); f.Flags&(ethernet.IPSumBad|ethernet.L4SumBad) != ethernet.IPSumBad|ethernet.L4SumBad {
-		t.Errorf("flags %#x of bad sums", f.Flags)
-	}
+	f, _ = q.receive(0)
+	should.Hold(t, f.Flags&(ethernet.IPSumBad|ethernet.L4SumBad) == ethernet.IPSumBad|ethernet.L4SumBad, "flags %#x of bad sums", f.Flags)
 
 	// Tags.
 	tagged := append(append(append([]byte(nil), good[:12]...), 0x81, 0, 0x20, 5), good[12:]...)

@@ -2,7 +2,6 @@ package igb_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
@@ -19,9 +18,8 @@ func TestVirtual(t *testing.T) {
 	var sent [][]byte
 	d.OnSend = func(s fakeigb.Sent) { sent = append(sent, s.Bytes) }
 	p := open(t, d, ethernet.Options{MTU: 1600, Interrupts: true, ReceiveDescriptors: 64, SendDescriptors: 64})
-	if i := p.Info(); i.MAC != own || i.Model != "82576 virtual function" || !i.Tested || i.Vectors != 1 {
-		t.Errorf("info %+v", i)
-	}
+	i := p.Info()
+	should.Hold(t, i.MAC == own && i.Model == "82576 virtual function" && i.Tested && i.Vectors == 1, "info %+v", i)
 	var want [][]byte
 	for i := range 200 {
 		data := porttest.FrameTo(own, 60+i)
@@ -33,22 +31,18 @@ func TestVirtual(t *testing.T) {
 	}
 	porttest.Same(t, want, sent)
 	d.With(func() { d.Write(fakeigb.VFGPRC, 200) })
-	if c := p.Stats(); c.Device == nil || c.Device.ReceivedFrames != 200 {
-		t.Errorf("counted %+v", c.Device)
-	}
+	c := p.Stats()
+	should.Hold(t, c.Device != nil && c.Device.ReceivedFrames == 200, "counted %+v", c.Device)
 	// They wrap.
 	d.With(func() { d.Write(fakeigb.VFGPRC, 100) })
-	if c := p.Stats(); c.Device == nil || c.Device.ReceivedFrames != 1<<32+100 {
-		t.Errorf("counted %+v", c.Device)
-	}
+	c = p.Stats()
+	should.Hold(t, c.Device != nil && c.Device.ReceivedFrames == 1<<32+100, "counted %+v", c.Device)
 
 	before := len(d.Log().Messages)
 	other := ethernet.MAC{2, 0, 0, 0, 0, 2}
 	err := errors.Join(p.SetMAC(other), p.SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 1}, {1, 0, 0x5e, 0, 0, 2}}), p.SetVLANs([]uint16{5}))
 	must.Hold(t, err == nil && p.MAC() == other, "%v, %v", p.MAC(), err)
-	if got, want := d.Log().Messages[before:], []uint32{2, 3, 2, 3 | 2<<16, 2, 3 | 2<<16, 4 | 1<<16}; !slices.Equal(got, want) {
-		t.Errorf("messages %#x, want %#x", got, want)
-	}
+	should.Same(t, d.Log().Messages[before:], []uint32{2, 3, 2, 3 | 2<<16, 2, 3 | 2<<16, 4 | 1<<16}, "messages")
 	// Linux's driver of the physical function does not allow this.
 	should.Fail(t, p.SetPromiscuous(true), ethernet.ErrNotSupported, "promiscuous")
 	must.OK(t, p.Restart(contextFor(t)))

@@ -107,9 +107,8 @@ func TestOpenRefuses(t *testing.T) {
 			pool := porttest.NewPool(t, ethernet.PoolOptions{})
 			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon}))
 			var e *ethernet.Error
-			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), tt.says) {
-				t.Fatalf("got %v, want %v that says %q", err, tt.want, tt.says)
-			}
+			must.Hold(t, errors.Is(err, tt.want) && errors.As(err, &e) && strings.Contains(err.Error(), tt.says),
+				"got %v, want %v that says %q", err, tt.want, tt.says)
 			should.Be(t, pool.Free(), 4096, "buffers are back")
 		})
 	}
@@ -142,9 +141,8 @@ func TestOpenRefusesOptions(t *testing.T) {
 	} {
 		d := newFake(t, tt.device)
 		_, err := ethernet.New(contextFor(t), d, config(t, tt.config))
-		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%+v: %v, want %v with %q", tt.config, err, tt.want, tt.says)
-		}
+		should.Hold(t, errors.Is(err, tt.want) && strings.Contains(err.Error(), tt.says),
+			"%+v: %v, want %v with %q", tt.config, err, tt.want, tt.says)
 	}
 }
 

@@ -48,9 +48,8 @@ func TestInterfaces(t *testing.T) {
 	mac := ethernet.MAC{2, 0, 0, 0, 0, 2}
 	a := openAt(t, "fake-mqnic:two?interface=0", ethernet.Options{Pool: pool, Interrupts: true, Queues: 2})
 	b := openAt(t, "fake-mqnic:two?interface=1", ethernet.Options{Pool: pool, Interrupts: true, Queues: 2, MAC: mac})
-	if a.Info().Vectors != 2 || b.Info().Vectors != 2 || b.Info().Device != "fake-mqnic:two?interface=1" {
-		t.Errorf("%+v and %+v", a.Info(), b.Info())
-	}
+	should.Hold(t, a.Info().Vectors == 2 && b.Info().Vectors == 2 && b.Info().Device == "fake-mqnic:two?interface=1",
+		"%+v and %+v", a.Info(), b.Info())
 	var sent [2]int
 	d.With(func() { d.OnSend = func(s fakemqnic.Sent) { sent[s.Interface]++ } })
 	ports := [2]ethernet.Port{a, b}

@@ -249,9 +249,8 @@ func TestHash(t *testing.T) {
 	should.Be(t, len(used), 4, "only queues %v were used", used)
 	// What has no hash comes to queue 0.
 	d.Arrive(0, porttest.FrameTo(own, 60))
-	if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); len(frames) != 1 || frames[0].Flags != 0 {
-		t.Errorf("%+v", frames)
-	}
+	frames, _ := porttest.ReceiveAll(t, p.Queue(0))
+	should.Hold(t, len(frames) == 1 && frames[0].Flags == 0, "%+v", frames)
 }
 
 // TestApplicationMask: an application in the card may choose the queue, within the table.

@@ -96,17 +96,15 @@ func TestBadCompletions(t *testing.T) {
 				return p.Stats().Queues[0].Restarts == 1
 			})
 			end()
-			if c := p.Stats().Queues[0]; c.Lost < 2 {
-				t.Errorf("counted %+v", c)
-			}
+			c := p.Stats().Queues[0]
+			should.Hold(t, c.Lost >= 2, "counted %+v", c)
 			sent := 0
 			nic{d}.Sends(func([]byte) { sent++ })
 			for i := range 200 {
 				porttest.SendOne(t, q, porttest.FrameTo(own, 60))
 				d.Arrive(0, porttest.FrameTo(own, 60+i))
-				if frames, _ := porttest.ReceiveAll(t, q); len(frames) != 1 {
-					t.Fatalf("received %d", len(frames))
-				}
+				frames, _ := porttest.ReceiveAll(t, q)
+				must.Hold(t, len(frames) == 1, "received %d", len(frames))
 			}
 			should.Be(t, sent, 200)
 			back(t, pool, p)
@@ -195,9 +193,8 @@ func TestReceiveFull(t *testing.T) {
 			taken++
 		}
 	}
-	if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); taken != 64 || len(frames) != taken {
-		t.Errorf("%d frames were taken, %d came", taken, len(frames))
-	}
+	frames, _ := porttest.ReceiveAll(t, p.Queue(0))
+	should.Hold(t, taken == 64 && len(frames) == taken, "%d frames were taken, %d came", taken, len(frames))
 }
 
 // TestRegisterWrites counts register accesses: one for a burst of frames, however long, and one more
@@ -216,26 +213,22 @@ func TestRegisterWrites(t *testing.T) {
 			}
 			n, err := q.Receive(frames[:size])
 			must.Give(n, err)(t, size)
-			if n, err = q.Send(frames[:size]); n != size || err != nil {
-				t.Fatalf("sent %d, %v", n, err)
-			}
+			n, err = q.Send(frames[:size])
+			must.Hold(t, n == size && err == nil, "sent %d, %v", n, err)
 		}
 		after := d.Log()
 		// Two completion queues, told each time that a quarter of their 1024 entries was used.
 		most := 2*bursts + 2*(bursts*size/256+1)
 		// The watch over the link reads and writes nothing else.
-		if writes := after.Writes - before.Writes; writes > most {
-			t.Errorf("bursts of %d: %d writes, want %d", size, writes, most)
-		}
+		writes := after.Writes - before.Writes
+		should.Hold(t, writes <= most, "bursts of %d: %d writes, want %d", size, writes, most)
 	}
 	before := d.Log()
 	_, _ = q.Send(nil)
-	if n, _ := q.Receive(nil); n != 0 {
-		t.Error("received without room")
-	}
-	if after := d.Log(); after.Writes != before.Writes {
-		t.Error("an empty burst writes a register")
-	}
+	n, _ := q.Receive(nil)
+	should.Hold(t, n == 0, "received without room")
+	after := d.Log()
+	should.Hold(t, after.Writes == before.Writes, "an empty burst writes a register")
 }
 
 // TestNoAllocation: the data path allocates nothing.

@@ -27,9 +27,8 @@ func serve(t *testing.T, d *fakemqnic.Device) string {
 	t.Cleanup(func() {
 		cancel()
 		should.OK(t, <-served)
-		if l := d.Log(); len(l.Strays) > 0 {
-			t.Errorf("strays: %v", l.Strays)
-		}
+		l := d.Log()
+		should.Hold(t, len(l.Strays) == 0, "strays: %v", l.Strays)
 		should.OK(t, d.Close())
 	})
 	return path

@@ -168,13 +168,11 @@ func TestFilterRefused(t *testing.T) {
 	for _, err := range []error{p.SetMAC(group), p.SetMAC(ethernet.MAC{}), p.SetMulticast([]ethernet.MAC{station}), p.SetVLANs([]uint16{4096})} {
 		should.Fail(t, err, ethernet.ErrConfig)
 	}
-	if err := p.SetMAC(station); err != nil || p.MAC() != station || d.filter.MAC != station {
-		t.Errorf("%v: %v", err, p.MAC())
-	}
+	err := p.SetMAC(station)
+	should.Hold(t, err == nil && p.MAC() == station && d.filter.MAC == station, "%v: %v", err, p.MAC())
 	d.refuse = ethernet.ErrNotSupported
-	if err := p.SetMAC(ethernet.MAC{2}); !errors.Is(err, ethernet.ErrNotSupported) || p.MAC() != station {
-		t.Errorf("%v: %v", err, p.MAC())
-	}
+	err = p.SetMAC(ethernet.MAC{2})
+	should.Hold(t, errors.Is(err, ethernet.ErrNotSupported) && p.MAC() == station, "%v: %v", err, p.MAC())
 }
 
 // TestClosed: all answers but those of Counters and Close are net.ErrClosed.

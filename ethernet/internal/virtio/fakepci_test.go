@@ -267,9 +267,8 @@ func TestPCIFails(t *testing.T) {
 	failed(ethernet.ErrNeedsReset)
 	d.set(nil)
 	must.OK(t, p.Restart(context.Background()))
-	if _, err := p.Queue(0).Receive(nil); err != nil {
-		t.Error(err)
-	}
+	_, err := p.Queue(0).Receive(nil)
+	should.OK(t, err)
 	// One that was reset behind our back, or removed where that reads as zero.
 	d.set(is(regStatus, 0))
 	failed(ethernet.ErrNeedsReset)
@@ -318,9 +317,8 @@ func TestAlerts(t *testing.T) {
 		var e *ethernet.Error
 		must.Hold(t, errors.Is(err, ethernet.ErrDeviceGone) && errors.As(err, &e), "%v", err)
 		should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
-		if err = p.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		err = p.Restart(t.Context())
+		must.OK(t, err)
 	}
 	// A device that has been pulled out leaves memory alone: every buffer is back.
 	d.set(func(uint64, uint64) uint64 { return 1<<64 - 1 })
@@ -359,9 +357,8 @@ func TestWrongDevice(t *testing.T) {
 	d := &otherDevice{newFakePCI()}
 	_, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})})
 	var e *ethernet.Error
-	if !errors.Is(err, ethernet.ErrUnsupportedDevice) || !errors.As(err, &e) || e.Hint == "" || !d.closed || len(d.regs) != 0 {
-		t.Errorf("%v", err)
-	}
+	should.Hold(t, errors.Is(err, ethernet.ErrUnsupportedDevice) && errors.As(err, &e) && e.Hint != "" && d.closed && len(d.regs) == 0,
+		"%v", err)
 }
 
 // otherDevice is virtio's block device.

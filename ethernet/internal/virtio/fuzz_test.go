@@ -187,9 +187,8 @@ func (r *fuzzedReceiver) receive(most int) (n int) {
 	must.Hold(r, err == nil && n <= most, "%d frames of %d, %v", n, most, err)
 	for _, f := range frames[:n] {
 		b := r.q.Cache().Pool().Bytes(f)
-		if len(b) != int(f.Length) || len(b) < ethernet.HeaderSize || slices.Contains(r.mine, f.Buffer) {
-			r.Fatalf("%+v, of which %d bytes are in a buffer; those taken before are %v", f, len(b), r.mine)
-		}
+		must.Hold(r, len(b) == int(f.Length) && len(b) >= ethernet.HeaderSize && !slices.Contains(r.mine, f.Buffer),
+			"%+v, of which %d bytes are in a buffer; those taken before are %v", f, len(b), r.mine)
 		r.mine = append(r.mine, f.Buffer)
 		if !r.honest {
 			continue
@@ -197,9 +196,8 @@ func (r *fuzzedReceiver) receive(most int) (n int) {
 		must.Hold(r, len(r.due) != 0, "%+v: there was no such frame", f)
 		want := r.due[0]
 		r.due = r.due[1:]
-		if f.Buffer != want.tag || !bytes.Equal(b, bytes.Repeat([]byte{want.number}, want.length)) {
-			r.Fatalf("%+v, want buffer %d with %d bytes of %#x", f, want.tag, want.length, want.number)
-		}
+		must.Hold(r, f.Buffer == want.tag && bytes.Equal(b, bytes.Repeat([]byte{want.number}, want.length)),
+			"%+v, want buffer %d with %d bytes of %#x", f, want.tag, want.length, want.number)
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -124,9 +125,8 @@ func TestQEMUSeveralBuffers(t *testing.T) {
 					sendBytes(t, a.Queue(0), before, long, after)
 					wantBytes(t, b.Queue(0), before, after)
 				}
-				if c := b.Stats().Queues[0]; c.Unended != uint64(rounds) || c.BadLengths+c.Restarts != 0 {
-					t.Errorf("%d long frames: %+v", rounds, c)
-				}
+				got := b.Stats().Queues[0]
+				should.Hold(t, got.Unended == uint64(rounds) && got.BadLengths+got.Restarts == 0, "%d long frames: %+v", rounds, got)
 			})
 		}
 	}

@@ -82,17 +82,15 @@ func TestAddresses(t *testing.T) {
 	for _, address := range []string{"", "vhost-user", "vhost-user:", "vhost-user:x", "vhost-user:/x?ring=round", "vhost-user:/x?ring=", "vhost-user:/x?size=1", "vhost-user:/x?ring=split&a=b"} {
 		should.Refuse(ethernet.Open(t.Context(), address, ethernet.Options{Pool: pool}))(t, vfio.ErrBadAddress, "%q", address)
 	}
-	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{Pool: pool}); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "start the back end first") {
-		t.Errorf("no back end: %v", err)
-	}
+	_, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{Pool: pool})
+	should.Hold(t, errors.Is(err, unix.ENOENT) && strings.Contains(err.Error(), "start the back end first"), "no back end: %v", err)
 	should.Refuse(ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{}))(t, ethernet.ErrConfig, "no pool")
 	b := newBack(t).serve()
 	for _, c := range []ethernet.Options{{Pool: pool, Offloads: ethernet.OffloadTSO}, {Pool: pool, Queues: 3, ReceiveDescriptors: 64}} {
 		should.Refuse(ethernet.Open(t.Context(), b.address(), c))(t, ethernet.ErrNotSupported, "%+v", c)
 	}
-	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
-		t.Errorf("headroom: %v", err)
-	}
+	_, err = ethernet.Open(t.Context(), b.address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Headroom: 10})})
+	should.Hold(t, errors.Is(err, ethernet.ErrConfig), "headroom: %v", err)
 }
 
 // TestHostileReplies: nothing that a back end says while it is opened does harm.
@@ -159,9 +157,8 @@ func TestHostileReplies(t *testing.T) {
 			}
 			_, err := ethernet.Open(t.Context(), b.address(), c)
 			var e *ethernet.Error
-			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), b.path) {
-				t.Errorf("%v, want %v", err, tt.want)
-			}
+			should.Hold(t, errors.Is(err, tt.want) && errors.As(err, &e) && strings.Contains(err.Error(), b.path),
+				"%v, want %v", err, tt.want)
 		})
 	}
 }
@@ -278,9 +275,8 @@ func TestHostileFrames(t *testing.T) {
 			}
 			p := connect(t, b.serve(), ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
 			should.OK(t, provoke(t, p, tt.until))
-			if c := p.Stats().Queues[0]; c.ReceivedFrames == 0 || c.Restarts != 0 {
-				t.Errorf("%+v", c)
-			}
+			c := p.Stats().Queues[0]
+			should.Hold(t, c.ReceivedFrames != 0 && c.Restarts == 0, "%+v", c)
 		})
 	}
 }
@@ -328,9 +324,8 @@ func TestBackEndEnds(t *testing.T) {
 	err := provoke(t, p, func(ethernet.QueueStats) bool { return false })
 	should.Fail(t, err, ethernet.ErrDeviceGone, "the back end has ended")
 	should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
-	if err := p.Restart(t.Context()); err == nil {
-		t.Error("restarted without a back end")
-	}
+	err = p.Restart(t.Context())
+	should.Hold(t, err != nil, "restarted without a back end")
 	b.serve()
 	must.OK(t, p.Restart(t.Context()))
 	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
@@ -370,9 +365,8 @@ func TestBadFrames(t *testing.T) {
 		{Buffer: good[0].Buffer, Offset: 64, Length: 60, Flags: ethernet.SumTCP},
 		{Buffer: good[0].Buffer, Offset: 64, Length: 60, Segment: 1000},
 	} {
-		if n, err := q.Send([]ethernet.Frame{bad}); n != 0 || !errors.Is(err, ethernet.ErrBadFrame) {
-			t.Errorf("%+v: %d, %v", bad, n, err)
-		}
+		n, err := q.Send([]ethernet.Frame{bad})
+		should.Hold(t, n == 0 && errors.Is(err, ethernet.ErrBadFrame), "%+v: %d, %v", bad, n, err)
 	}
 	n, err := q.Send([]ethernet.Frame{good[0], {}})
 	should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame), "%d, %v", n, err)

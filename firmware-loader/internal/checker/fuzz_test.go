@@ -39,9 +39,8 @@ func FuzzCheck(f *testing.F) {
 			size = abi.PulseSize
 		}
 		m := newMachine(p, append([]byte{}, input[:size]...), input[64:], values)
-		if _, err := m.Run(report.WorstCase); err != nil {
-			t.Fatalf("accepted as %+v, but %v:\n%v", report, err, p.Instructions)
-		}
+		_, err = m.Run(report.WorstCase)
+		must.Hold(t, err == nil, "accepted as %+v, but %v:\n%v", report, err, p.Instructions)
 	})
 }
 

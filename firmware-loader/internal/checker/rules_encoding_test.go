@@ -112,9 +112,8 @@ func TestEncodings(t *testing.T) {
 			p := abi.Program{Hook: abi.PulseTx, Maps: testMaps(), Instructions: join(exitWith(0)[:1], asm.Instructions{tt.ins}, exitWith(0))}
 			_, err := checker.Check(p)
 			var refusal *checker.Refusal
-			if !errors.As(err, &refusal) || !errors.Is(err, tt.reason) || refusal.Instruction != 1 {
-				t.Errorf("%v, want %v at instruction 1", err, tt.reason)
-			}
+			should.Hold(t, errors.As(err, &refusal) && errors.Is(err, tt.reason) && refusal.Instruction == 1,
+				"%v, want %v at instruction 1", err, tt.reason)
 		})
 	}
 }

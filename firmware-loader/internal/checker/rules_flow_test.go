@@ -143,13 +143,11 @@ func TestTooComplex(t *testing.T) {
 		return append(code, asm.And.Imm(asm.R3, 7), asm.LoadMapValue(asm.R4, globals, 0), asm.Add.Reg(asm.R4, asm.R3),
 			asm.LoadMem(asm.R0, asm.R4, 0, asm.Byte), asm.Return())
 	}
-	if _, err := checker.Check(link(t, abi.FilterRx, program(asm.Mov.Imm(asm.R3, 0), asm.Add))); !errors.Is(err, checker.ErrComplex) {
-		t.Errorf("2^25 different paths: %v", err)
-	}
+	_, err := checker.Check(link(t, abi.FilterRx, program(asm.Mov.Imm(asm.R3, 0), asm.Add)))
+	should.Hold(t, errors.Is(err, checker.ErrComplex), "2^25 different paths: %v", err)
 	alike := program(asm.LoadMem(asm.R3, asm.R1, abi.FrameQueue, asm.Word), asm.Xor)
-	if report, err := checker.Check(link(t, abi.FilterRx, alike)); err != nil || report.Explored > 1000 {
-		t.Errorf("2^25 paths that are alike: %+v, %v", report, err)
-	}
+	report, err := checker.Check(link(t, abi.FilterRx, alike))
+	should.Hold(t, err == nil && report.Explored <= 1000, "2^25 paths that are alike: %+v, %v", report, err)
 }
 
 func TestReport(t *testing.T) {
@@ -173,7 +171,6 @@ func TestRefusalSaysWhere(t *testing.T) {
 		"read of what was never written: r2 holds nothing on some path to here"
 	should.Hold(t, err != nil && err.Error() == want, "%v\nwant\n%s", err, want)
 	_, err = checker.Check(abi.Program{Hook: 77})
-	if want := fmt.Sprintf("hook 77: unknown hook: there are %d hooks", abi.Hooks); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	want = fmt.Sprintf("hook 77: unknown hook: there are %d hooks", abi.Hooks)
+	should.Hold(t, err != nil && err.Error() == want, "%v, want %s", err, want)
 }

@@ -160,9 +160,8 @@ func TestReadRefuses(t *testing.T) {
 			c.spoil(f)
 			got, err := elfimage.Read(f.b)
 			var e *elfimage.Error
-			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Section != c.section || got != nil {
-				t.Errorf("%v; want %v of %q", err, c.reason, c.section)
-			}
+			should.Hold(t, errors.As(err, &e) && errors.Is(err, c.reason) && e.Section == c.section && got == nil,
+				"%v; want %v of %q", err, c.reason, c.section)
 		})
 	}
 }

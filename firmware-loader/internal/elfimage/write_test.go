@@ -21,9 +21,8 @@ func TestFileRoundTrip(t *testing.T) {
 	again := must.Get(elfimage.Read(f.Bytes()))(t)
 	should.Be(t, cmp.Diff(f.Sections, again.Sections, cmpopts.EquateEmpty()), "", "sections (-read +written)")
 	n := must.Get(f.Note())(t)
-	if n.ABI != abi.Version || n.Device != 0x12347250 || string(n.Name[:11]) != "everything\x00" || n.Flags != 0 {
-		t.Errorf("note %+v", n)
-	}
+	should.Hold(t, n.ABI == abi.Version && n.Device == 0x12347250 && string(n.Name[:11]) == "everything\x00" && n.Flags == 0,
+		"note %+v", n)
 	n.Flags, n.Digest = elfimage.FlagSigned, [32]byte{9}
 	f.SetNote(n)
 	f.Set("extra", elf.SHT_PROGBITS, 0, 1, []byte("behind the others"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/seed"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -57,9 +58,8 @@ func TestBadInput(t *testing.T) {
 				err = img.Suits(abi.Version, 0x12347250, 256<<10)
 			}
 			var e *flat.Error
-			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Field != c.field {
-				t.Errorf("%v; want %v of %s", err, c.reason, c.field)
-			}
+			should.Hold(t, errors.As(err, &e) && errors.Is(err, c.reason) && e.Field == c.field,
+				"%v; want %v of %s", err, c.reason, c.field)
 		})
 	}
 	seed.Check(t, "FuzzDecode", "sample", encode(t, sample()))

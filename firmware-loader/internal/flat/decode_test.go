@@ -119,9 +119,8 @@ func TestDecodeRefuses(t *testing.T) {
 			c.spoil(b)
 			img, err := flat.Decode(resealed(b))
 			var e *flat.Error
-			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Field != c.field || img != nil {
-				t.Errorf("%v; want %v of %s", err, c.reason, c.field)
-			}
+			should.Hold(t, errors.As(err, &e) && errors.Is(err, c.reason) && e.Field == c.field && img == nil,
+				"%v; want %v of %s", err, c.reason, c.field)
 		})
 	}
 }

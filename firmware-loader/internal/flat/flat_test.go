@@ -70,9 +70,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%v: %v, %+v", h, ok, p)
 		}
 	}
-	if _, ok := got.Program(abi.Hooks); ok {
-		t.Error("a program at a hook that does not exist")
-	}
+	_, ok := got.Program(abi.Hooks)
+	should.Hold(t, !ok, "a program at a hook that does not exist")
 }
 
 // TestEncoding looks at the bytes of an image as a NIC reads them.
@@ -195,9 +194,8 @@ func TestEncodeRefuses(t *testing.T) {
 			c.spoil(img)
 			b, err := flat.Encode(img)
 			var e *flat.Error
-			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Field != c.field || b != nil {
-				t.Errorf("%v, %d bytes; want %v of %s", err, len(b), c.reason, c.field)
-			}
+			should.Hold(t, errors.As(err, &e) && errors.Is(err, c.reason) && e.Field == c.field && b == nil,
+				"%v, %d bytes; want %v of %s", err, len(b), c.reason, c.field)
 		})
 	}
 }

@@ -36,9 +36,8 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("program %d is % x, and % x encoded", h, b[at:int(at)+len(c)], c)
 			}
 		}
-		if !cmp.Equal(code(t, img), code(t, again)) || !cmp.Equal(img.Maps, again.Maps) {
-			t.Error("encoded and decoded, it is another image")
-		}
+		should.Hold(t, cmp.Equal(code(t, img), code(t, again)) && cmp.Equal(img.Maps, again.Maps),
+			"encoded and decoded, it is another image")
 	})
 }
 
@@ -74,9 +73,8 @@ func TestAnyImage(t *testing.T) {
 		end := got.Size
 		for i, m := range got.Maps {
 			n, err := flat.StorageSize(m)
-			if err != nil || got.Storage[i] < end || uint64(got.Storage[i])+n > uint64(got.SRAM) {
-				t.Errorf("map %d: %d bytes at %d, behind %d and before %d (%v)", i, n, got.Storage[i], end, got.SRAM, err)
-			}
+			should.Hold(t, err == nil && got.Storage[i] >= end && uint64(got.Storage[i])+n <= uint64(got.SRAM),
+				"map %d: %d bytes at %d, behind %d and before %d (%v)", i, n, got.Storage[i], end, got.SRAM, err)
 			end = got.Storage[i] + uint32(n)
 		}
 	})

@@ -47,9 +47,8 @@ func TestClangMakesWhatIsShipped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now, shipped := compile(t, name), build(t, name)
 			should.Hold(t, !exact || now.Digest == shipped.Digest, "its object is not what clang makes of its source: go generate")
-			if now.Name != shipped.Name || now.Version != shipped.Version || now.Device != shipped.Device {
-				t.Errorf("its source calls itself %s %s for %#x, the object %s %s for %#x", now.Name, now.Version, now.Device, shipped.Name, shipped.Version, shipped.Device)
-			}
+			should.Hold(t, now.Name == shipped.Name && now.Version == shipped.Version && now.Device == shipped.Device,
+				"its source calls itself %s %s for %#x, the object %s %s for %#x", now.Name, now.Version, now.Device, shipped.Name, shipped.Version, shipped.Device)
 			should.Be(t, cmp.Diff(shipped.Maps, now.Maps), "", "maps (-object +source)")
 			for h := range abi.Hooks {
 				_, before := shipped.Program(h)

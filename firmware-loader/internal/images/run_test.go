@@ -149,9 +149,8 @@ func testCount(t *testing.T, img *machine.Image) {
 		frame := p.frame()
 		for n := range uint64(i + 1) {
 			must.Be(t, filter(t, img, frame), abi.FilterPass, "packet %d: action", i)
-			if frames, bytes := counted("flows", p.key()); frames != n+1 || bytes != (n+1)*uint64(len(frame)) {
-				t.Errorf("packet %d: %d frames, %d bytes", i, frames, bytes)
-			}
+			frames, bytes := counted("flows", p.key())
+			should.Hold(t, frames == n+1 && bytes == (n+1)*uint64(len(frame)), "packet %d: %d frames, %d bytes", i, frames, bytes)
 		}
 	}
 	total := uint64(0)

@@ -51,16 +51,12 @@ func TestBoot(t *testing.T) {
 			t.Errorf("%v: program %v, worst case %d", abi.Hook(h), p != nil, img.WorstCase[h])
 		}
 	}
-	if v, err := img.Maps[1].Lookup(make([]byte, 4)); err != nil || string(v) != "contents" {
-		t.Errorf("%q, %v", v, err)
-	}
+	should.Be(t, string(must.Get(img.Maps[1].Lookup(make([]byte, 4)))(t)), "contents")
 	frame := make([]byte, 64)
 	for range 3 {
 		must.Be(t, must.Get(img.Programs[abi.FilterRx].Filter(frame, 0))(t).Action, abi.FilterPass)
 	}
-	if v, err := img.Maps[0].Lookup(make([]byte, 12)); err != nil || v[0] != 3 {
-		t.Errorf("% x, %v", v, err)
-	}
+	should.Be(t, must.Get(img.Maps[0].Lookup(make([]byte, 12)))(t)[0], 3)
 	size := int(slot[8]) | int(slot[9])<<8
 	should.Same(t, slot[:size], before[:size], "the image has changed")
 	// Who writes into the slot now changes no program.
@@ -99,9 +95,8 @@ func TestBootRefuses(t *testing.T) {
 		before := bytes.Clone(slot)
 		_, err := machine.Boot(slot, testDevice, func() uint64 { return 0 })
 		var e *machine.BootError
-		if !errors.As(err, &e) || e.Fault != c.fault || e.Hook != c.hook || e.Instruction != c.at || !errors.Is(err, c.reason) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Hold(t, errors.As(err, &e) && e.Fault == c.fault && e.Hook == c.hook && e.Instruction == c.at && errors.Is(err, c.reason),
+			"%s: %v", name, err)
 		should.Same(t, slot, before, "%s: the slot has changed", name)
 	}
 }

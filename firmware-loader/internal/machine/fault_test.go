@@ -35,9 +35,8 @@ func newMaps(t failer, specs ...abi.Map) (maps []*machine.Map) {
 func fault(t *testing.T, err error, hook abi.Hook, at int, reason error) {
 	t.Helper()
 	var f *machine.Fault
-	if !errors.As(err, &f) || f.Hook != hook || f.Instruction != at || !errors.Is(err, reason) {
-		t.Errorf("%v; want %v at instruction %d of %v", err, reason, at, hook)
-	}
+	should.Hold(t, errors.As(err, &f) && f.Hook == hook && f.Instruction == at && errors.Is(err, reason),
+		"%v; want %v at instruction %d of %v", err, reason, at, hook)
 }
 
 // times repeats an instruction.
@@ -62,11 +61,10 @@ func TestBudget(t *testing.T) {
 	}
 	for name, program := range map[string]func(n int) asm.Instructions{"straight": straight, "apart": apart, "loads": loads} {
 		p, _ := compile(t, abi.PulseRx, program(abi.PulseBudget))
-		if _, err := p.Pulse(&abi.PulseContext{Length: 1}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		p, _ = compile(t, abi.PulseRx, program(abi.PulseBudget+1))
 		_, err := p.Pulse(&abi.PulseContext{Length: 1})
+		should.Hold(t, err == nil, "%s: %v", name, err)
+		p, _ = compile(t, abi.PulseRx, program(abi.PulseBudget+1))
+		_, err = p.Pulse(&abi.PulseContext{Length: 1})
 		at := abi.PulseBudget
 		if name == "apart" {
 			at++ // the long instruction has two slots
@@ -245,9 +243,8 @@ func TestTrapsInMerged(t *testing.T) {
 		})
 		_, err := p.Filter(make([]byte, 64), 0)
 		fault(t, err, abi.FilterRx, 2, machine.ErrTrap)
-		if _, err := p.Filter(make([]byte, 65), 0); err != nil {
-			t.Error(err)
-		}
+		_, err = p.Filter(make([]byte, 65), 0)
+		should.OK(t, err)
 		should.Refuse(p.Filter(make([]byte, machine.MaxFrame+1), 0))(t, machine.ErrTrap, "frame that is too long")
 	}
 }

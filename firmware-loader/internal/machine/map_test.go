@@ -67,9 +67,8 @@ func TestMapAsModel(t *testing.T) {
 				default:
 					model[string(key)] = string(value)
 				}
-				if err := m.Update(key, value, flags); !errors.Is(err, want) {
-					t.Fatalf("update: %v, want %v", err, want)
-				}
+				err := m.Update(key, value, flags)
+				must.Hold(t, errors.Is(err, want), "update: %v, want %v", err, want)
 			},
 			"delete": func(t *rapid.T) {
 				key := drawKey(t)
@@ -83,9 +82,8 @@ func TestMapAsModel(t *testing.T) {
 				key := drawKey(t)
 				want, there := model[string(key)]
 				value, err := m.Lookup(key)
-				if (err == nil) != there || err != nil && !errors.Is(err, machine.ErrNoKey) || string(value) != want {
-					t.Fatalf("lookup: % x, %v; want % x", value, err, want)
-				}
+				must.Hold(t, (err == nil) == there && (err == nil || errors.Is(err, machine.ErrNoKey)) && string(value) == want,
+					"lookup: % x, %v; want % x", value, err, want)
 			},
 			"": func(t *rapid.T) {
 				all := contents(t, m)

@@ -71,12 +71,10 @@ func TestModel(t *testing.T) {
 			for k := range numbers {
 				want += sizes[k]
 			}
-			if cut != errors.Is(err, dmaspace.ErrCut) || !cut && (ranges != len(numbers) || bytes != uint64(want)*page) {
-				r.Fatalf("inside %d pages at %d: %d, %#x, %v; want %d, %d pages, cut %v", n, first, ranges, bytes, err, len(numbers), want, cut)
-			}
-			if err := s.Unmap(from, to); cut != errors.Is(err, dmaspace.ErrCut) {
-				r.Fatalf("unmap %d pages at %d: %v, cut %v", n, first, err, cut)
-			}
+			must.Hold(r, cut == errors.Is(err, dmaspace.ErrCut) && (cut || ranges == len(numbers) && bytes == uint64(want)*page),
+				"inside %d pages at %d: %d, %#x, %v; want %d, %d pages, cut %v", n, first, ranges, bytes, err, len(numbers), want, cut)
+			err = s.Unmap(from, to)
+			must.Hold(r, cut == errors.Is(err, dmaspace.ErrCut), "unmap %d pages at %d: %v, cut %v", n, first, err, cut)
 			if !cut {
 				for k := range numbers {
 					delete(sizes, k)

@@ -84,9 +84,8 @@ func TestMap(t *testing.T) {
 	should.Be(t, mappings(t), 2, "mappings, one of which is the test's")
 	copy(a, "through the first")
 	copy(file[5*page-4:], "last")
-	if !bytes.HasPrefix(file[2*page:], []byte("through the first")) || string(b[2*page-4:]) != "last" {
-		t.Error("the memory is not that of the file")
-	}
+	should.Hold(t, bytes.HasPrefix(file[2*page:], []byte("through the first")) && string(b[2*page-4:]) == "last",
+		"the memory is not that of the file")
 	// It is a client's memory without its descriptor, and cannot be cut off.
 	should.Fail(t, unix.Ftruncate(fd, 0), unix.EPERM, "truncating")
 	if ranges, bytes, memory, err := s.Inside(0, 3*page-1); ranges != 2 || bytes != 3*page || memory != 3*page || err != nil {
@@ -169,9 +168,8 @@ func TestMapRefuses(t *testing.T) {
 			before, files := s.Size()
 			window, again, err := s.Map(tt.r, tt.fd)
 			should.Hold(t, window == nil && !again && errors.Is(err, tt.want), "got %d bytes, %v, want %v", len(window), err, tt.want)
-			if r, f := s.Size(); r != before || f != files {
-				t.Errorf("%d ranges and %d files, %d and %d before", r, f, before, files)
-			}
+			r, f := s.Size()
+			should.Hold(t, r == before && f == files, "%d ranges and %d files, %d and %d before", r, f, before, files)
 		})
 	}
 	for i, fd := range []int{other, third} {
@@ -194,13 +192,11 @@ func TestMapAgain(t *testing.T) {
 	should.Hold(t, err == nil && again && address(twice) == address(window), "the same again: %v, %v", again, err)
 	r.Address = 0x8000
 	for _, want := range []bool{false, true} {
-		if w, again, err := s.Map(r, -1); w != nil || again != want || err != nil {
-			t.Errorf("without file: %v, %v, %v", w, again, err)
-		}
+		w, again, err := s.Map(r, -1)
+		should.Hold(t, w == nil && again == want && err == nil, "without file: %v, %v, %v", w, again, err)
 	}
-	if r, f := s.Size(); r != 2 || f != 1 {
-		t.Errorf("%d ranges, %d files", r, f)
-	}
+	ranges, files := s.Size()
+	should.Hold(t, ranges == 2 && files == 1, "%d ranges, %d files", ranges, files)
 }
 
 // TestFileGrows: what is added to a file later can be mapped too.
@@ -211,14 +207,12 @@ func TestFileGrows(t *testing.T) {
 	must.OK(t, unix.Ftruncate(fd, 2*page))
 	w := mapped(t, s, dmaspace.Range{Address: page, Size: page, Offset: page, Flags: both}, fd)
 	w[0] = 1
-	if _, f := s.Size(); f != 2 {
-		t.Errorf("%d files", f)
-	}
+	_, f := s.Size()
+	should.Hold(t, f == 2, "%d files", f)
 	should.OK(t, s.Unmap(0, page-1))
 	w[page-1] = 1
-	if _, f := s.Size(); f != 1 {
-		t.Errorf("%d files", f)
-	}
+	_, f = s.Size()
+	should.Hold(t, f == 1, "%d files", f)
 }
 
 func TestReadOnly(t *testing.T) {

@@ -50,15 +50,13 @@ func TestUnmap(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := fill(t)
 			ranges, bytes, memory, err := s.Inside(tt.first, tt.last)
-			if ranges != tt.ranges || bytes != tt.bytes || memory != tt.memory || !errors.Is(err, tt.err) {
-				t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
-			}
+			should.Hold(t, ranges == tt.ranges && bytes == tt.bytes && memory == tt.memory && errors.Is(err, tt.err),
+				"Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
 			should.Fail(t, s.Unmap(tt.first, tt.last), tt.err, "Unmap")
 			left, _ := s.Size()
 			should.Hold(t, left == 5-tt.ranges, "%d ranges are left", left)
-			if ranges, _, _, err := s.Inside(tt.first, tt.last); err == nil && ranges != 0 {
-				t.Errorf("%d ranges are still there", ranges)
-			}
+			ranges, _, _, err = s.Inside(tt.first, tt.last)
+			should.Hold(t, err != nil || ranges == 0, "%d ranges are still there", ranges)
 		})
 	}
 }

@@ -82,9 +82,8 @@ func TestConnSplit(t *testing.T) {
 			}()
 			m, err := c.Receive()
 			<-done
-			if err != nil || string(m.Payload) != "data" || len(m.FDs) != 1 {
-				t.Errorf("pieces of %d, fd at %d: %+v, %v", piece, with, m, err)
-			}
+			should.Hold(t, err == nil && string(m.Payload) == "data" && len(m.FDs) == 1,
+				"pieces of %d, fd at %d: %+v, %v", piece, with, m, err)
 			passedfd.Close(m.FDs...)
 		}
 	}

@@ -172,9 +172,8 @@ func TestDecodeRefuses(t *testing.T) {
 			got, err := decode(tt.command, tt.reply, tt.payload, 1)
 			var e *protocol.Error
 			must.Hold(t, errors.As(err, &e), "got %+v, %v", got, err)
-			if e.Message != tt.command.String() || e.Field != tt.field || e.Why == "" || !errors.Is(err, syscall.EINVAL) {
-				t.Errorf("error %q: message %q, field %q, want field %q", err, e.Message, e.Field, tt.field)
-			}
+			should.Hold(t, e.Message == tt.command.String() && e.Field == tt.field && e.Why != "" && errors.Is(err, syscall.EINVAL),
+				"error %q: message %q, field %q, want field %q", err, e.Message, e.Field, tt.field)
 		})
 	}
 }

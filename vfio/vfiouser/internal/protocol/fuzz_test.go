@@ -48,9 +48,7 @@ func checkDecode(t *testing.T, command uint16, reply bool, payload []byte, fds i
 	should.Same(t, before, payload, "decoding has changed the payload")
 	if err != nil {
 		var e *protocol.Error
-		if !errors.Is(err, errNoDecoder) && (!errors.As(err, &e) || e.Errno == 0 || e.Error() == "") {
-			t.Errorf("untyped error %v", err)
-		}
+		should.Hold(t, errors.Is(err, errNoDecoder) || errors.As(err, &e) && e.Errno != 0 && e.Error() != "", "untyped error %v", err)
 		return
 	}
 	// Version, capabilities and sizes keep their meaning if not their form.
@@ -104,9 +102,8 @@ func receiveAll(t *testing.T, parts ...[]byte) string {
 		if err != nil && !errors.As(err, &bad) {
 			return all.String()
 		}
-		if err == nil && len(m.Payload) != int(m.Header.Size)-protocol.HeaderSize {
-			t.Fatalf("%+v with %d bytes", m.Header, len(m.Payload))
-		}
+		must.Hold(t, err != nil || len(m.Payload) == int(m.Header.Size)-protocol.HeaderSize,
+			"%+v with %d bytes", m.Header, len(m.Payload))
 		all.Write(m.Header.Append(nil))
 		all.Write(m.Payload)
 		if err != nil {

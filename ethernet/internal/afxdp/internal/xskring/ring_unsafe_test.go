@@ -215,18 +215,16 @@ func TestParts(t *testing.T) {
 					must.Hold(t, ok && got == want, "part %d is %+v, want %+v", i, got, want)
 					must.Hold(t, r.Unsent() == 1 && !r.Lend(buffer), "the buffer is back before all parts are sent")
 					put(k.completion, address, 0, 0, false)
-					if n, last := r.Complete(done), i == len(tt.want)-1; (n == 1 && done[0] == buffer) != last {
-						t.Fatalf("after part %d %d buffers are back", i, n)
-					}
+					n, last := r.Complete(done), i == len(tt.want)-1
+					must.Hold(t, (n == 1 && done[0] == buffer) == last, "after part %d %d buffers are back", i, n)
 				}
 				if _, _, ok := get(k.send, true); ok || r.Unsent() != 0 || r.Room() != size || r.Violation() != nil {
 					t.Fatalf("there is more; %d are unsent, room for %d; %v", r.Unsent(), r.Room(), r.Violation())
 				}
 			}
 			put(k.completion, uint64(buffer*tt.stride+tt.offset%tt.stride), 0, 0, false)
-			if n := r.Complete(make([]uint32, 1)); n != 0 || !errors.Is(r.Violation(), xskring.ErrViolation) {
-				t.Errorf("a part more: %d, %v", n, r.Violation())
-			}
+			n := r.Complete(make([]uint32, 1))
+			should.Hold(t, n == 0 && errors.Is(r.Violation(), xskring.ErrViolation), "a part more: %d, %v", n, r.Violation())
 		})
 	}
 }
@@ -376,9 +374,8 @@ func FuzzRings(f *testing.F) {
 				all := [][]byte{k.fill, k.receive, k.send, k.completion}
 				atomic.StoreUint32(index(all[next()%4], []int{producerAt, consumerAt, flagsAt}[next()%3]), uint32(next())<<(next()%32))
 			}
-			if r.Room() > size || r.Violation() == nil && r.Room() > size-r.Unsent() {
-				t.Fatalf("room for %d with %d being sent", r.Room(), r.Unsent())
-			}
+			must.Hold(t, r.Room() <= size && (r.Violation() != nil || r.Room() <= size-r.Unsent()),
+				"room for %d with %d being sent", r.Room(), r.Unsent())
 			r.Untaken()
 			r.Pending()
 			r.FillWakeup()

@@ -90,9 +90,8 @@ func TestLayout(t *testing.T) {
 	b := space(append([][4]uint32{{typeNotify, 0, 0, 2}, {typeNotify, 4, 0x3800, 0x10}}, good...)...)
 	c := must.Get(vfio.ParseConfig(b))(t)
 	l, err := findLayout(c, b, sizes)
-	if err != nil || l.notify != (place{4, 0x3800, 0x10}) || l.multiplier != 4 || l.common != (place{4, 0, 0x1000}) {
-		t.Errorf("%+v, %v", l, err)
-	}
+	should.Hold(t, err == nil && l.notify == (place{4, 0x3800, 0x10}) && l.multiplier == 4 && l.common == (place{4, 0, 0x1000}),
+		"%+v, %v", l, err)
 }
 
 // FuzzLayout walks configuration space that a device has made up.
@@ -113,8 +112,7 @@ func FuzzLayout(f *testing.F) {
 		for _, p := range []place{l.common, l.notify, l.device} {
 			must.Hold(t, p.bar == 4 && p.offset <= barSize && p.length <= barSize-p.offset, "%+v leaves its BAR", p)
 		}
-		if l.common.length < leastCommon || l.notify.length < leastNotify || l.device.length < leastDevice {
-			t.Fatalf("%+v is too short", l)
-		}
+		must.Hold(t, l.common.length >= leastCommon && l.notify.length >= leastNotify && l.device.length >= leastDevice,
+			"%+v is too short", l)
 	})
 }

@@ -130,9 +130,8 @@ func TestHostilePacked(t *testing.T) {
 	// What was never lent is not looked at.
 	r := newRig(t, virtqueue.Options{Format: virtqueue.Packed, Size: 8, Index: 7}, 8*partSize)
 	packedUsed(r, 0, 0, 0)
-	if r.Pending() || r.Take(make([]virtqueue.Used, 1)) != 0 || r.Violation() != nil {
-		t.Errorf("a buffer that was never lent: %v", r.Violation())
-	}
+	should.Hold(t, !r.Pending() && r.Take(make([]virtqueue.Used, 1)) == 0 && r.Violation() == nil,
+		"a buffer that was never lent: %v", r.Violation())
 }
 
 // TestLengthOfReadable: some devices say that they have written what they have read.
@@ -222,9 +221,8 @@ func fuzz(f *testing.F, format virtqueue.Format) {
 				}
 			}
 			r.Reclaim(func(tag uint32) {
-				if _, ok := lent[tag]; !ok {
-					t.Fatalf("buffer %d was reclaimed and is not lent", tag)
-				}
+				_, ok := lent[tag]
+				must.Hold(t, ok, "buffer %d was reclaimed and is not lent", tag)
 				delete(lent, tag)
 			})
 			must.Be(t, len(lent), 0, "buffers are lost")

@@ -66,9 +66,8 @@ func TestPages(t *testing.T) {
 				for k := range i.count {
 					for begin := uint64(0); begin < page; begin += 128 {
 						at := begin + i.at + k*i.size
-						if at/page != (at+i.size-1)/page {
-							t.Fatalf("%v, %d descriptors, from %#x of a page: %s %d is at %#x", format, size, begin, i.name, k, at)
-						}
+						must.Hold(t, at/page == (at+i.size-1)/page,
+							"%v, %d descriptors, from %#x of a page: %s %d is at %#x", format, size, begin, i.name, k, at)
 					}
 				}
 			}
@@ -146,9 +145,8 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 			must.Be(rt, len(b.Parts), len(want), "parts")
 			for i, p := range b.Parts {
 				data, err := m.find(want[i].Address, want[i].Length)
-				if err != nil || len(p.Data) != len(data) || &p.Data[0] != &data[0] || p.Writable != want[i].Writable {
-					rt.Fatalf("part %d differs: %v", i, err)
-				}
+				must.Hold(rt, err == nil && len(p.Data) == len(data) && &p.Data[0] == &data[0] && p.Writable == want[i].Writable,
+					"part %d differs: %v", i, err)
 			}
 			m.held, m.heldTags = append(m.held, b), append(m.heldTags, tag)
 		},
@@ -181,9 +179,8 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 			used := make([]virtqueue.Used, rapid.IntRange(1, 40).Draw(rt, "most"))
 			n := m.Take(used)
 			// What came after the queue looked last is seen by the next Take.
-			if n > len(m.back) || n == 0 && len(m.back) > 0 || !slices.Equal(used[:n], m.back[:n]) {
-				rt.Fatalf("took %v, want %v", used[:n], m.back)
-			}
+			must.Hold(rt, n <= len(m.back) && (n != 0 || len(m.back) == 0) && slices.Equal(used[:n], m.back[:n]),
+				"took %v, want %v", used[:n], m.back)
 			for _, u := range used[:n] {
 				delete(m.lent, u.Tag)
 			}

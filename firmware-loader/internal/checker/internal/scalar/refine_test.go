@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/concrete"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 
@@ -112,9 +113,8 @@ func TestRefineBothSides(t *testing.T) {
 		for _, narrow := range []bool{false, true} {
 			a, b := scalar.Refine(tt.op, between(tt.a[0], tt.a[1]), between(tt.b[0], tt.b[1]), narrow, tt.holds)
 			gotA, gotB := bounds{a.UMin(), a.UMax()}, bounds{b.UMin(), b.UMax()}
-			if gotA != tt.wantA || gotB != tt.wantB {
-				t.Errorf("%s, narrow %v: %d and %d, want %d and %d", tt.name, narrow, gotA, gotB, tt.wantA, tt.wantB)
-			}
+			should.Hold(t, gotA == tt.wantA && gotB == tt.wantB,
+				"%s, narrow %v: %d and %d, want %d and %d", tt.name, narrow, gotA, gotB, tt.wantA, tt.wantB)
 		}
 	}
 }

@@ -73,18 +73,14 @@ func TestComputeIsSound(t *testing.T) {
 		x, y := drawValue(t), drawValue(t)
 		a, b := drawNumber(t, x), drawNumber(t, y)
 		op := rapid.SampledFrom(operations).Draw(t, "op")
-		if r := scalar.Compute(op, a, b); !r.Contains(concrete.Compute(op, x, y)) {
-			t.Errorf("%#x %v %#x = %#x, not in %+v", x, op, y, concrete.Compute(op, x, y), r)
-		}
-		if r := scalar.Compute32(op, a, b); !r.Contains(concrete.Compute32(op, x, y)) {
-			t.Errorf("32 bits: %#x %v %#x = %#x, not in %+v", x, op, y, concrete.Compute32(op, x, y), r)
-		}
-		if r := scalar.Displace(a, b, false); !r.Contains(x + y) {
-			t.Errorf("%#x displaced by %#x is not in %+v", x, y, r)
-		}
-		if r := scalar.Displace(a, b, true); !r.Contains(x - y) {
-			t.Errorf("%#x displaced by -%#x is not in %+v", x, y, r)
-		}
+		r, v := scalar.Compute(op, a, b), concrete.Compute(op, x, y)
+		should.Hold(t, r.Contains(v), "%#x %v %#x = %#x, not in %+v", x, op, y, v, r)
+		r, v = scalar.Compute32(op, a, b), concrete.Compute32(op, x, y)
+		should.Hold(t, r.Contains(v), "32 bits: %#x %v %#x = %#x, not in %+v", x, op, y, v, r)
+		r = scalar.Displace(a, b, false)
+		should.Hold(t, r.Contains(x+y), "%#x displaced by %#x is not in %+v", x, y, r)
+		r = scalar.Displace(a, b, true)
+		should.Hold(t, r.Contains(x-y), "%#x displaced by -%#x is not in %+v", x, y, r)
 	})
 }
 
@@ -94,15 +90,12 @@ func TestResizeIsSound(t *testing.T) {
 		n := drawNumber(t, x)
 		for _, size := range []int{1, 2, 4} {
 			shift := 64 - 8*size
-			if r, v := n.Truncate(size), x<<shift>>shift; !r.Contains(v) {
-				t.Errorf("%#x truncated to %d bytes, %#x, is not in %+v", x, size, v, r)
-			}
-			if r, v := n.Swap(2*size), swapped(x, 2*size); !r.Contains(v) {
-				t.Errorf("%#x with %d bytes swapped, %#x, is not in %+v", x, 2*size, v, r)
-			}
-			if r, v := n.SignExtend(size), uint64(int64(x<<shift)>>shift); !r.Contains(v) {
-				t.Errorf("%#x sign-extended from %d bytes, %#x, is not in %+v", x, size, v, r)
-			}
+			r, v := n.Truncate(size), x<<shift>>shift
+			should.Hold(t, r.Contains(v), "%#x truncated to %d bytes, %#x, is not in %+v", x, size, v, r)
+			r, v = n.Swap(2*size), swapped(x, 2*size)
+			should.Hold(t, r.Contains(v), "%#x with %d bytes swapped, %#x, is not in %+v", x, 2*size, v, r)
+			r, v = n.SignExtend(size), uint64(int64(x<<shift)>>shift)
+			should.Hold(t, r.Contains(v), "%#x sign-extended from %d bytes, %#x, is not in %+v", x, size, v, r)
 		}
 	})
 }
@@ -115,9 +108,8 @@ func TestCompareAndRefineAreSound(t *testing.T) {
 		narrow := rapid.Bool().Draw(t, "narrow")
 		taken := concrete.Holds(op, x, y, narrow)
 		verdict := scalar.Compare(op, a, b, narrow)
-		if verdict == scalar.Always && !taken || verdict == scalar.Never && taken {
-			t.Fatalf("%#x %v %#x is %v, the verdict %d, of %+v and %+v", x, op, y, taken, verdict, a, b)
-		}
+		must.Hold(t, (verdict != scalar.Always || taken) && (verdict != scalar.Never || !taken),
+			"%#x %v %#x is %v, the verdict %d, of %+v and %+v", x, op, y, taken, verdict, a, b)
 		ra, rb := scalar.Refine(op, a, b, narrow, taken)
 		must.Hold(t, ra.Contains(x) && rb.Contains(y), "%v %v: %#x, %#x are not in %+v, %+v", op, taken, x, y, ra, rb)
 	})
@@ -177,9 +169,8 @@ func TestPrecision(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.n.UMin() != tt.umin || tt.n.UMax() != tt.umax || tt.n.SMin() != tt.smin || tt.n.SMax() != tt.smax {
-				t.Errorf("%+v, want %d to %d, signed %d to %d", tt.n, tt.umin, tt.umax, tt.smin, tt.smax)
-			}
+			should.Hold(t, tt.n.UMin() == tt.umin && tt.n.UMax() == tt.umax && tt.n.SMin() == tt.smin && tt.n.SMax() == tt.smax,
+				"%+v, want %d to %d, signed %d to %d", tt.n, tt.umin, tt.umax, tt.smin, tt.smax)
 		})
 	}
 }
@@ -192,7 +183,6 @@ func TestBits(t *testing.T) {
 	if n.Bits().Min() != 0 || n.Bits().Max() != 255*8 || bits.OnesCount64(n.Bits().Mask) != 8 {
 		t.Errorf("a byte times 8: %+v", n.Bits())
 	}
-	if v, ok := scalar.Const(7).Const(); !ok || v != 7 {
-		t.Error("a constant is not constant")
-	}
+	v, ok := scalar.Const(7).Const()
+	should.Hold(t, ok && v == 7, "a constant is not constant")
 }
