@@ -64,8 +64,5 @@ func readFile(name string, limit int64) ([]byte, error) {
 	if err == nil && int64(len(b)) > limit {
 		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return b, err
 }

@@ -28,14 +28,6 @@ func Flat(b []byte) (Image, error) {
 	return Image{*img, b[:img.Size]}, nil
 }
 
-// check checks an image before a NIC is touched.
-func (img *Image) check() error {
-	if len(img.Bytes) == 0 || uint64(len(img.Bytes)) > uint64(img.SRAM) {
-		return fmt.Errorf("%w: it has %d bytes, its SRAM %d", ErrImage, len(img.Bytes), img.SRAM)
-	}
-	return nil
-}
-
 // runs says whether a NIC's status is that of this image.
 func (img *Image) runs(s *Status) error {
 	switch {

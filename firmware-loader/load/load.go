@@ -55,8 +55,8 @@ type session struct {
 // untouched. If ctx ends, the load fails and what ran before is put back.
 func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
 	s := &session{nic: nic, options: o, step: stepIdentify}
-	if err := img.check(); err != nil {
-		return Status{}, s.fail(err)
+	if n := len(img.Bytes); n == 0 || uint64(n) > uint64(img.SRAM) {
+		return Status{}, s.fail(fmt.Errorf("%w: it has %d bytes, its SRAM %d", ErrImage, n, img.SRAM))
 	}
 	if err := s.identify(); err != nil {
 		return Status{}, s.fail(err)
@@ -68,11 +68,7 @@ func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
 	if err := s.store(ctx, &img, s.before.Slots.offset(slot)); err != nil {
 		return s.before, s.fail(err)
 	}
-	after, err := s.start(ctx, s.before.Slots.offset(slot), &img)
-	if err != nil {
-		return s.before, s.fail(err)
-	}
-	return after, nil
+	return s.run(ctx, slot, &img)
 }
 
 // Rollback starts the image that ran before the present one. If that fails, the
@@ -86,7 +82,12 @@ func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
 	if previous == datasheet.NoSlot {
 		return s.before, s.fail(ErrNoPrevious)
 	}
-	after, err := s.start(ctx, s.before.Slots.offset(previous), nil)
+	return s.run(ctx, previous, nil)
+}
+
+// run starts what is in a slot, and ends the session if that fails.
+func (s *session) run(ctx context.Context, slot uint32, img *Image) (Status, error) {
+	after, err := s.start(ctx, s.before.Slots.offset(slot), img)
 	if err != nil {
 		return s.before, s.fail(err)
 	}
