@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -76,12 +77,10 @@ func TestRevoke(t *testing.T) {
 			registers := m.Bytes()
 			must.OK(t, k.functions[nic].fire(k, vfio.IRQReq, 0))
 			should.Fail(t, next(t, d), vfio.ErrDeviceGone, "alert")
-			for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-				if _, err := d.Region(0); errors.Is(err, vfio.ErrDeviceGone) {
-					break
-				}
-				must.Hold(t, time.Now().Before(end), "the device was not taken away")
-			}
+			waittest.Until(t, "the device is taken away", func() bool {
+				_, err := d.Region(0)
+				return errors.Is(err, vfio.ErrDeviceGone)
+			})
 			if slices.ContainsFunc(registers, func(b byte) bool { return b != 0xff }) {
 				t.Error("mapped registers do not read as all ones")
 			}

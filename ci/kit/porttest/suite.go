@@ -122,16 +122,6 @@ func SendOne(t testing.TB, q ethernet.Queue, data []byte) {
 	must.Give(TrySend(q, data, nil))(t, 1)
 }
 
-// Eventually waits until f is true.
-func Eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(timeout); !f(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // removed takes the device away while it works: everything says so.
 func (s suite) removed(t *testing.T) {
 	d, p := s.open(t, ethernet.Options{Interrupts: true})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -67,7 +68,7 @@ func (s suite) storm(t *testing.T) {
 		t.Errorf("%d waits took %v", waits, d)
 	}
 	d.Arrive(FrameTo(Own, 60))
-	Eventually(t, "a frame comes", func() bool {
+	waittest.Until(t, "a frame comes", func() bool {
 		must.OK(t, p.Queue(0).Wait(Context(t)))
 		frames, _ := ReceiveAll(t, p.Queue(0))
 		return len(frames) == 1
@@ -193,7 +194,7 @@ func (s suite) standsStill(t *testing.T) {
 	restarts := func() uint64 { return p.Stats().Queues[0].Restarts }
 	fill := func(enough func() bool) {
 		t.Helper()
-		Eventually(t, "enough", func() bool {
+		waittest.Until(t, "enough", func() bool {
 			must.Get(TrySend(p.Queue(0), FrameTo(Own, 60), nil))(t)
 			return enough()
 		})

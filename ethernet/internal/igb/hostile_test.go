@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -270,7 +271,7 @@ func TestBadHead(t *testing.T) {
 			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
 		must.Get(p.Queue(0).Unsent())(t)
-		porttest.Eventually(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
+		waittest.Until(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
 		c := p.Stats().Queues[0]
 		should.Hold(t, c.Restarts == 1 && c.Lost == 3, "head %#x: counted %+v", head, c)
 		d.With(func() { lying = false })

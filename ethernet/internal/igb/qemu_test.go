@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
@@ -116,7 +117,7 @@ func TestQEMU(t *testing.T) {
 	if got := q.left(); len(got) < 14 || len(got) > 60 || !bytes.Equal(got[:14], porttest.FrameTo(own, 14)) {
 		t.Errorf("a header alone was sent as % x", got)
 	}
-	porttest.Eventually(t, "all is sent", func() bool {
+	waittest.Until(t, "all is sent", func() bool {
 		n, err := q.port.Queue(0).Unsent()
 		return n == 0 && err == nil
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -22,7 +23,7 @@ func TestNoInterrupt(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			d.Arrive(porttest.FrameTo(own, 60))
 		}()
-		porttest.Eventually(t, "a frame comes", func() bool {
+		waittest.Until(t, "a frame comes", func() bool {
 			must.OK(t, p.Queue(0).Wait(contextFor(t)))
 			frames, _ := porttest.ReceiveAll(t, p.Queue(0))
 			return len(frames) == 1
@@ -47,7 +48,7 @@ func TestVectorsOfQueues(t *testing.T) {
 	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 16, ReceiveDescriptors: 64, Moderation: time.Millisecond})
 	must.Be(t, p.Info().Vectors, 16, "vectors")
 	for i := range 16 {
-		porttest.Eventually(t, "an interrupt", func() bool {
+		waittest.Until(t, "an interrupt", func() bool {
 			go d.Deliver(i, porttest.FrameTo(own, 60), 0, 0, 0)
 			must.OK(t, p.Queue(i).Wait(contextFor(t)))
 			porttest.ReceiveAll(t, p.Queue(i))

@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -39,7 +40,7 @@ func TestVectorsOfQueues(t *testing.T) {
 	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 16, ReceiveDescriptors: 64, Moderation: time.Millisecond})
 	must.Be(t, p.Info().Vectors, 16, "vectors")
 	for i := range 16 {
-		porttest.Eventually(t, "an interrupt", func() bool {
+		waittest.Until(t, "an interrupt", func() bool {
 			arrived := make(chan bool, 1)
 			go func() { arrived <- d.Deliver(0, i, porttest.FrameTo(own, 60), fakemqnic.Completion{}) }()
 			must.OK(t, p.Queue(i).Wait(contextFor(t)))

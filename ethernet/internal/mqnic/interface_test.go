@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -60,7 +61,7 @@ func TestInterfaces(t *testing.T) {
 		porttest.SendOne(t, p.Queue(0), porttest.FrameTo(own, 60))
 		should.Be(t, sent[k], before+1, "interface %d has sent %d", k, sent[k]-before)
 		interrupts := p.Stats().Queues[0].Interrupts
-		porttest.Eventually(t, "an interrupt", func() bool {
+		waittest.Until(t, "an interrupt", func() bool {
 			var arrival sync.WaitGroup
 			arrival.Go(func() {
 				time.Sleep(time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -88,7 +89,7 @@ func TestBadCompletions(t *testing.T) {
 					d.Complete(0, tt.cq, c)
 				}
 			})
-			porttest.Eventually(t, "the queue is restarted", func() bool {
+			waittest.Until(t, "the queue is restarted", func() bool {
 				frames := make([]ethernet.Frame, 32)
 				n := must.Get(q.Receive(frames))(t)
 				q.Cache().Free(frames[:n])
@@ -116,7 +117,7 @@ func TestBadCompletions(t *testing.T) {
 func TestAlwaysBad(t *testing.T) {
 	d, _, p := rings(t, ethernet.Options{})
 	var err error
-	porttest.Eventually(t, "the port fails", func() bool {
+	waittest.Until(t, "the port fails", func() bool {
 		d.With(func() { d.Complete(0, 1, fakemqnic.Completion{Queue: 9}) })
 		_, err = p.Queue(0).Unsent()
 		return err != nil
@@ -293,7 +294,7 @@ func TestNeedsReset(t *testing.T) {
 	d, _, p := rings(t, ethernet.Options{})
 	d.With(func() { d.OnRead = func(uint64, uint32) uint32 { return allOnes } })
 	var err error
-	porttest.Eventually(t, "the port fails", func() bool {
+	waittest.Until(t, "the port fails", func() bool {
 		_, err = p.Queue(0).Receive(nil)
 		return err != nil
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
@@ -97,10 +98,10 @@ func open(t *testing.T, d *device) *port.Port {
 // failure waits for the reason with which a port fails.
 func failure(t *testing.T, p *port.Port) error {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); p.Failed() == nil; time.Sleep(time.Millisecond) {
-		must.Hold(t, time.Now().Before(end), "the port works")
+	waittest.Until(t, "the port fails", func() bool {
 		p.Poke()
-	}
+		return p.Failed() != nil
+	})
 	return p.Failed()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -248,15 +249,11 @@ func TestPCIFails(t *testing.T) {
 	should.Hold(t, i.MAC == (ethernet.MAC{2}) && i.Options.ReceiveDescriptors == 256 && i.Driver == "virtio", "%+v", i)
 	failed := func(what error) {
 		t.Helper()
-		end := time.Now().Add(timeout)
-		for {
+		waittest.Until(t, what.Error(), func() bool {
 			_, err := p.Queue(0).Receive(nil)
-			if errors.Is(err, what) {
-				return
-			}
-			must.Hold(t, err == nil && time.Now().Before(end), "%v, want %v", err, what)
-			time.Sleep(time.Millisecond)
-		}
+			must.Hold(t, err == nil || errors.Is(err, what), "%v, want %v", err, what)
+			return err != nil
+		})
 	}
 	d.set(func(o, v uint64) uint64 {
 		if o == regStatus && v != 0 {
@@ -310,10 +307,10 @@ func TestAlerts(t *testing.T) {
 	must.OK(t, err)
 	for range 2 {
 		d.alerts <- fmt.Errorf("%w: the kernel wants it back", ethernet.ErrDeviceGone)
-		for end := time.Now().Add(timeout); err == nil; _, err = p.Queue(0).Receive(nil) {
-			must.Hold(t, time.Now().Before(end), "the port goes on")
-			time.Sleep(time.Millisecond)
-		}
+		waittest.Until(t, "the port ends", func() bool {
+			_, err = p.Queue(0).Receive(nil)
+			return err != nil
+		})
 		var e *ethernet.Error
 		must.Hold(t, errors.Is(err, ethernet.ErrDeviceGone) && errors.As(err, &e), "%v", err)
 		should.Refuse(p.Link())(t, ethernet.ErrDeviceGone, "link")
@@ -343,11 +340,7 @@ func TestNotificationLost(t *testing.T) {
 	p.Queue(0).Cache().Alloc(frames)
 	frames[0].Length = 60
 	must.Give(p.Queue(0).Send(frames))(t, 1)
-	for end := time.Now().Add(timeout); notified() < before+3; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d notifications of a frame that is not sent", notified()-before)
-		}
-	}
+	waittest.Until(t, "notifications of a frame that is not sent", func() bool { return notified() >= before+3 })
 	c := p.Stats().Queues[0]
 	should.Hold(t, c.Restarts == 0, "%+v", c)
 }

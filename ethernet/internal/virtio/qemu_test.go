@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
 )
@@ -59,7 +60,7 @@ func TestQEMU(t *testing.T) {
 				err := b.Queue(0).Wait(t.Context())
 				sender.Wait()
 				must.OK(t, err)
-				porttest.Eventually(t, "a frame comes", func() bool { return porttest.Receive(t, b.Queue(0), 0) == 1 })
+				waittest.Until(t, "a frame comes", func() bool { return porttest.Receive(t, b.Queue(0), 0) == 1 })
 			}
 			if c := b.Stats(); c.Queues[0].Interrupts == 0 || c.Restarts != 1 || c.Queues[0].BadLengths+c.Queues[0].Unended+c.Queues[0].Lost != 0 {
 				t.Errorf("%+v", c)

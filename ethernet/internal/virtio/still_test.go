@@ -98,14 +98,6 @@ next:
 	return n
 }
 
-// await waits until f is true.
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(timeout); !f(); time.Sleep(time.Millisecond) {
-		must.Hold(t, time.Now().Before(end), "never: %s", what)
-	}
-}
-
 // fill sends frames until the ring is full, and returns how many.
 func fill(t *testing.T, q ethernet.Queue) (sent int) {
 	t.Helper()
@@ -141,16 +133,16 @@ func TestBackEndStandsStill(t *testing.T) {
 			for round := range 2 {
 				porttest.Exchange(t, q, q, 100, 32)
 				b.still.Store(true)
-				await(t, "the back end stands", b.stands.Load)
+				waittest.Until(t, "the back end stands", b.stands.Load)
 				sent := fill(t, q)
 				for end := time.Now().Add(20 * timeout); time.Now().Before(end); time.Sleep(timeout / 10) {
 					must.Be(t, must.Get(p.Link())(t).Up, true)
 					must.Get(q.Send(nil))(t)
 				}
-				await(t, "it is said", func() bool { return said.count("a queue stands still", "queue=0", "stopped") == round+1 })
+				waittest.Until(t, "it is said", func() bool { return said.count("a queue stands still", "queue=0", "stopped") == round+1 })
 				b.still.Store(false)
 				received := 0
-				await(t, "all frames come", func() bool {
+				waittest.Until(t, "all frames come", func() bool {
 					received += porttest.Receive(t, q, received)
 					return received == sent
 				})
@@ -176,7 +168,7 @@ func TestQueueIsNotServed(t *testing.T) {
 	must.OK(t, err)
 	porttest.CloseAtEnd(t, p)
 	porttest.Send(t, p.Queue(1), 0, 1) // far less than the ring has room for
-	await(t, "the queue is named", func() bool { return said.count("a queue stands still", "queue=1", "fewer queues") > 0 })
+	waittest.Until(t, "the queue is named", func() bool { return said.count("a queue stands still", "queue=1", "fewer queues") > 0 })
 	porttest.Exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	should.Be(t, said.count("a queue stands still"), 1, "said times")
 	c := p.Stats().Queues[1]

@@ -19,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -370,13 +371,7 @@ func TestBadFrames(t *testing.T) {
 	}
 	n, err := q.Send([]ethernet.Frame{good[0], {}})
 	should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame), "%d, %v", n, err)
-	for end := time.Now().Add(timeout); ; {
-		left, err := q.Unsent()
-		must.Hold(t, err == nil && time.Now().Before(end), "%v, %v", left, err)
-		if left == 0 {
-			break
-		}
-	}
+	waittest.Until(t, "all is sent", func() bool { return must.Get(q.Unsent())(t) == 0 })
 }
 
 // TestClose: a port that is closed answers so, whoever asks.
@@ -419,7 +414,7 @@ func TestNoAllocation(t *testing.T) {
 	frames := make([]ethernet.Frame, 32)
 	hold.Store(true)
 	defer hold.Store(false)
-	await(t, "the back end stands", holds.Load)
+	waittest.Until(t, "the back end stands", holds.Load)
 	n := testing.AllocsPerRun(20, func() {
 		n := q.Cache().Alloc(frames)
 		for i := range n {
@@ -441,9 +436,7 @@ func TestRestartWhileUsed(t *testing.T) {
 	go func() { ended <- provoke(t, p, func(ethernet.QueueStats) bool { return false }) }()
 	for range 5 {
 		received := p.Stats().Queues[0].ReceivedFrames
-		for end := time.Now().Add(timeout); p.Stats().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
-			must.Hold(t, time.Now().Before(end), "no frames: %+v", p.Stats())
-		}
+		waittest.Until(t, "frames", func() bool { return p.Stats().Queues[0].ReceivedFrames != received })
 		must.OK(t, p.Restart(t.Context()))
 		_, err := p.Link()
 		should.Hold(t, err == nil && p.Info().Vectors == 1 && p.MAC().IsStation(), "%v, %+v", err, p.Info())
