@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
@@ -18,8 +18,8 @@ type FilterFunc = func(sent bool, frame []byte) [][]byte
 // holds back, changes and forges frames. Frames do not come in parts through it, are
 // acknowledged on wires that lose nothing too, and have their bytes with them.
 type filter struct {
-	inner
-	parts engine.Progressive // inner, if frames may come in parts
+	ends.Over
+	parts engine.Progressive // the wire within, if frames may come in parts
 	// sent is called with each frame that is sent, and without one each time that nothing has come. It calls send.
 	sent func(frame []byte)
 	came func(frame []byte) [][]byte // what comes in place of a frame; nil: all come as they are
@@ -31,7 +31,7 @@ type filter struct {
 }
 
 func newFilter(of Port) (f filter) {
-	f.inner = of
+	f.Port = of
 	f.parts, _ = of.(engine.Progressive)
 	return f
 }
@@ -76,12 +76,12 @@ func (f *filter) send(frame []byte) {
 }
 
 func (f *filter) try(frame []byte) bool {
-	p := f.inner.Reserve(len(frame))
+	p := f.Port.Reserve(len(frame))
 	if p == nil {
 		return false
 	}
 	copy(p, frame)
-	f.inner.Commit()
+	f.Port.Commit()
 	return true
 }
 
@@ -97,12 +97,12 @@ func (f *filter) push() bool {
 
 func (f *filter) Flush() {
 	f.push()
-	f.inner.Flush()
+	f.Port.Flush()
 }
 
 func (f *filter) Receive() []byte {
 	for len(f.in) == 0 {
-		p := receiveWhole(f.inner, f.parts)
+		p := receiveWhole(f.Port, f.parts)
 		if p == nil && f.frame == nil { // the engine is not about to send
 			f.sent(nil)
 			f.Flush()
@@ -112,7 +112,7 @@ func (f *filter) Receive() []byte {
 		}
 		own := line.Aligned(len(p))
 		copy(own, p)
-		f.inner.Release()
+		f.Port.Release()
 		for _, q := range f.came(own) {
 			own := line.Aligned(len(q))
 			copy(own, q)
@@ -124,23 +124,13 @@ func (f *filter) Receive() []byte {
 
 func (f *filter) Release() {
 	if f.came == nil {
-		f.inner.Release()
+		f.Port.Release()
 	} else {
 		f.in = f.in[1:]
 	}
 }
 
-func (f *filter) Claim(mac datasheet.MAC) error {
-	if c, ok := f.inner.(Claimer); ok {
-		return c.Claim(mac)
-	}
-	return nil
-}
-
-func (f *filter) Drained() bool {
-	d, ok := f.inner.(Drainer)
-	return len(f.out) == 0 && (!ok || d.Drained())
-}
+func (f *filter) Drained() bool { return len(f.out) == 0 && f.Over.Drained() }
 
 // receiveWhole is Receive of a port for who does not know of parts: a frame that comes in parts
 // comes when all of it is there. parts is the port, if it is engine.Progressive.

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,11 +197,10 @@ func TestSwitchPartsConcurrently(t *testing.T) {
 	const ports, frames = 4, 600
 	p := known(t, ports, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 3000, Ring: 1}})
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	whole, took := make([]int, ports), make([]int, ports)
-	done := 0
+	var whole, took [ports]atomic.Int64
+	var done atomic.Int64
 	sender := func(i int) {
-		defer func() { mu.Lock(); done++; mu.Unlock() }()
+		defer done.Add(1)
 		random := rand.New(rand.NewPCG(uint64(i), 1))
 		for n := 0; n < frames; {
 			to := (i + 1 + random.IntN(ports-1)) % ports
@@ -221,9 +221,7 @@ func TestSwitchPartsConcurrently(t *testing.T) {
 				p[i].Abort()
 				continue
 			}
-			mu.Lock()
-			whole[to]++
-			mu.Unlock()
+			whole[to].Add(1)
 			copy(b[at:], f[at:])
 			p[i].Commit()
 			p[i].Flush()
@@ -231,9 +229,7 @@ func TestSwitchPartsConcurrently(t *testing.T) {
 	}
 	receiver := func(i int) {
 		for {
-			mu.Lock()
-			over := done == ports
-			mu.Unlock()
+			over := done.Load() == ports
 			f := p[i].Receive()
 			if f == nil {
 				if over {
@@ -259,9 +255,7 @@ func TestSwitchPartsConcurrently(t *testing.T) {
 					t.Errorf("port %d: a frame of station %d is wrong", i, f[11])
 					return
 				}
-				mu.Lock()
-				took[i]++
-				mu.Unlock()
+				took[i].Add(1)
 				break
 			}
 			p[i].Release()
@@ -273,8 +267,7 @@ func TestSwitchPartsConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range ports {
-		if s := p[i].Stats(); took[i] != whole[i] || s.Stalled != 0 || s.Lost != 0 {
-			t.Errorf("port %d has %d frames of %d, %+v", i, took[i], whole[i], s)
-		}
+		should.Be(t, took[i].Load(), whole[i].Load(), "port %d has frames", i)
+		should.Be(t, p[i].Stats().Stalled+p[i].Stats().Lost, 0, "port %d: frames stalled or lost", i)
 	}
 }

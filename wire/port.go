@@ -13,23 +13,14 @@ type (
 	// Drainer is implemented by ports whose frames are lost if the port is closed before the peer
 	// has taken them.
 	Drainer = ends.Drainer
+	// Claimer is implemented by ports of a wire that learns from frames where stations
+	// are, and on which others could claim to be one.
+	Claimer = ends.Claimer
 	// Hook is a function that can be set and called from any goroutine. Its zero value does nothing.
 	Hook = ends.Hook
 	// Error says what could not be done at which port, why, and what may help.
 	Error = ends.Error
 )
-
-// Claimer is implemented by ports of a wire that learns from frames where stations
-// are, and on which others could claim to be one.
-type Claimer interface {
-	// Claim says that a station is at this end, before frames pass. It fails if it is
-	// at another; errors wrap ErrOptions.
-	Claim(mac datasheet.MAC) error
-}
-
-// inner is the wire that another one is put on: its methods are those of the wire on top, but for
-// those that differ.
-type inner = Port
 
 var (
 	// ErrOptions is wrapped by the errors about bad options.

@@ -43,11 +43,7 @@ func sharedPair(t *testing.T) (wire.Port, wire.Port) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "wire")
 	a := must.Get(wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMListen}))(t)
-	b, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMConnect})
-	if err != nil {
-		t.Fatal(errors.Join(err, a.Close()))
-	}
-	return a, b
+	return a, must.Get(wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMConnect}))(t)
 }
 
 // memifPair opens two ends of memif, of which the first has a role.
@@ -63,21 +59,14 @@ func memifPair(role wire.MemifRole, a, b wire.MemifOptions) func(t *testing.T) (
 // memoryPair makes the ends of a wire in memory.
 func memoryPair(t testing.TB, o wire.MemoryOptions) (a, b *wire.Memory) {
 	t.Helper()
-	a, b, err := wire.NewMemory(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, b
+	return must.Two(wire.NewMemory(o))(t)
 }
 
 // nicPair opens two NICs on a cable.
 func nicPair(t *testing.T) (wire.Port, wire.Port) {
 	t.Helper()
-	var ends [2]*wire.NIC
-	for i := range ends {
-		ends[i] = must.Get(wire.NewNIC(t.Context(), wire.NICOptions{Address: cable.Scheme + ":" + t.Name()}))(t)
-	}
-	return ends[0], ends[1]
+	o := wire.NICOptions{Address: cable.Scheme + ":" + t.Name()}
+	return must.Get(wire.NewNIC(t.Context(), o))(t), must.Get(wire.NewNIC(t.Context(), o))(t)
 }
 
 // ends opens one wire of each kind for a test that must hold for all.
@@ -100,8 +89,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 		"UDP": func(t *testing.T) (wire.Port, wire.Port) { return udpPair(t, 0) },
 		"fault": func(t *testing.T) (wire.Port, wire.Port) {
 			a, b := memory(t)
-			f := must.Get(wire.NewFault(a, wire.FaultOptions{}))(t)
-			return f, b
+			return must.Get(wire.NewFault(a, wire.FaultOptions{}))(t), b
 		},
 		"shm":                           sharedPair,
 		"memif":                         memifPair(wire.MemifServer, wire.MemifOptions{}, wire.MemifOptions{}),
@@ -150,9 +138,7 @@ func TestFrameStaysUntilRelease(t *testing.T) {
 		one, two := frameOf(stationMAC(2), stationMAC(1), 10), frameOf(stationMAC(2), stationMAC(1), 20)
 		send(a, one)
 		send(a, two)
-		for end := time.Now().Add(time.Minute); b.Receive() == nil && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
+		await(t, b)
 		for range 2 {
 			should.Be(t, bytes.Equal(b.Receive(), one), true, "Receive without Release gave another frame")
 		}

@@ -16,8 +16,8 @@ type FaultyStats struct {
 // off there.
 func Broke(p Port) *PathError {
 	switch p := p.(type) {
-	case *fault:
-		return Broke(p.inner)
+	case interface{ Inner() Port }:
+		return Broke(p.Inner())
 	case *switchPort:
 		return p.failed.Load()
 	}
@@ -28,10 +28,10 @@ func Broke(p Port) *PathError {
 // has none, such as one of a wire in memory.
 func Stats(p Port) any {
 	switch p := p.(type) {
+	case *fault:
+		return FaultyStats{p.Stats(), Stats(p.Port)}
 	case interface{ Inner() Port }:
 		return Stats(p.Inner())
-	case *fault:
-		return FaultyStats{p.Stats(), Stats(p.inner)}
 	case *switchPort:
 		return p.Stats()
 	case *UDP:

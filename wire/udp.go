@@ -150,11 +150,8 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
 	ring := newHalf(ringSize)
-	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: line.Aligned(mtu), reserved: -1, log: cmp.Or(o.Logger, slog.Default()),
-		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), stopped: make(chan struct{})}
-	if a, ok := conn.LocalAddr().(*net.UDPAddr); ok {
-		u.local = a.AddrPort()
-	}
+	u := &UDP{conn: conn, local: conn.LocalAddr().(*net.UDPAddr).AddrPort(), peers: peers, mtu: mtu, log: cmp.Or(o.Logger, slog.Default()),
+		out: line.Aligned(mtu), reserved: -1, in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), stopped: make(chan struct{})}
 	if o.Key != nil {
 		u.tunnel, u.box = sealed.New(o.Key, o.renewal, u.write), sealed.NewSealer(mtu)
 		for _, a := range peers {

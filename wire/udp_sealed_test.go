@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
@@ -115,13 +115,11 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 			a := newUDP(t, wire.UDPOptions{Key: tt.a, Logger: slog.New(slog.NewTextHandler(&logA, nil))})
 			b := newUDP(t, wire.UDPOptions{Key: tt.b, Peers: []string{a.LocalAddr().String()}, Logger: slog.New(slog.NewTextHandler(&logB, nil))})
 			c := newUDP(t, wire.UDPOptions{Key: tt.a, Peers: []string{b.LocalAddr().String()}})
-			for end := time.Now().Add(timeout); tt.countA(a.Stats()) == 0 || tt.countB(b.Stats()) == 0 || logA.String() == "" || logB.String() == ""; time.Sleep(time.Millisecond) {
+			waittest.Until(t, "both ends count and say it", func() bool {
 				send(b, checkedFrame(stationMAC(1), stationMAC(2)))
 				send(c, checkedFrame(stationMAC(2), stationMAC(1)))
-				if time.Now().After(end) {
-					t.Fatalf("counts %+v, %+v", a.Stats(), b.Stats())
-				}
-			}
+				return tt.countA(a.Stats()) != 0 && tt.countB(b.Stats()) != 0 && logA.String() != "" && logB.String() != ""
+			})
 			should.Be(t, a.Receive() != nil || b.Receive() != nil, false, "a frame was delivered")
 			a.Close()
 			b.Close()
@@ -164,19 +162,14 @@ func TestUDPDamagedSaysNothing(t *testing.T) {
 			try(checkedFrame(stationMAC(1), stationMAC(2))[:n])
 		}
 		try([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-		for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		waittest.Until(t, "all of them are counted", func() bool {
 			c := u.Stats()
 			for u.Receive() != nil {
 				u.Release()
 				sent--
 			}
-			if int(c.Keyed+c.Sealed.Plain+c.Sealed.Malformed+c.Runts) >= sent {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("of %d: %+v", sent, c)
-			}
-		}
+			return int(c.Keyed+c.Sealed.Plain+c.Sealed.Malformed+c.Runts) >= sent
+		})
 		u.Close()
 		should.Be(t, log.String(), "", "the log")
 	}
@@ -234,20 +227,7 @@ func TestUDPKeyRenewal(t *testing.T) {
 	for i := range soak.Count(200, 400) {
 		f := frameOf(stationMAC(2), stationMAC(1), 8)
 		binary.LittleEndian.PutUint64(f[datasheet.HeaderSize:], uint64(i))
-		for end := time.Now().Add(timeout); ; runtime.Gosched() {
-			send(a, f)
-			got := b.Receive()
-			if got != nil && bytes.Equal(got, f) {
-				b.Release()
-				break
-			}
-			if got != nil {
-				b.Release() // sent twice, as it was not there yet
-			}
-			if time.Now().After(end) {
-				t.Fatalf("frame %d does not arrive: %+v, %+v", i, a.Stats(), b.Stats())
-			}
-		}
+		exchange(t, a, b, f)
 	}
 	if c := a.Stats().Sealed; c.Sessions < 5 {
 		t.Errorf("counts %+v", c)

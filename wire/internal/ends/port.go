@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
@@ -35,6 +36,34 @@ type Drainer interface {
 	// Drained reports whether the peer has taken every frame that was flushed, or
 	// there is no peer to take them. It is for the sender.
 	Drained() bool
+}
+
+// Claimer is implemented by ports of a wire that learns from frames where stations
+// are, and on which others could claim to be one.
+type Claimer interface {
+	// Claim says that a station is at this end, before frames pass. It fails if it is
+	// at another; errors wrap ErrOptions.
+	Claim(mac datasheet.MAC) error
+}
+
+// Over is a wire on another one: its methods are those of the one within, but for those that differ.
+type Over struct{ Port }
+
+// Inner is the wire within.
+func (o *Over) Inner() Port { return o.Port }
+
+// Claim does nothing on wires that learn nothing.
+func (o *Over) Claim(mac datasheet.MAC) error {
+	if c, ok := o.Port.(Claimer); ok {
+		return c.Claim(mac)
+	}
+	return nil
+}
+
+// Drained is true of wires that do not know.
+func (o *Over) Drained() bool {
+	d, ok := o.Port.(Drainer)
+	return !ok || d.Drained()
 }
 
 // ErrOptions is wrapped by the errors about bad options.

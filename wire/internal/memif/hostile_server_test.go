@@ -2,10 +2,7 @@ package memif_test
 
 import (
 	"bytes"
-	"errors"
-	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,14 +51,14 @@ func TestBadServers(t *testing.T) {
 		}
 	}
 	nothing := func(*testing.T, *rawPeer) {}
-	silent := map[string]func(*testing.T){}
-	for _, tt := range []struct {
-		name  string
-		do    func(t *testing.T, r *rawPeer)
-		count count
-		err   error
-		says  string
-	}{
+	misbehave(t, memif.Client, func(t *testing.T, o memif.Options) (*memif.Port, *rawPeer, func()) {
+		l, stop := listenRaw(t, o.Socket)
+		client := newPort(t, o)
+		return client, acceptRaw(t, l), func() {
+			stop()
+			serverWorks(t, client, o.Socket)
+		}
+	}, []misbehaviour{
 		{"closes at once", func(t *testing.T, r *rawPeer) { r.close() }, disconnects, wire.ErrGone, ""},
 		{"says nothing", nothing, timeouts, memif.ErrTimeout, ""},
 		{"short packet", func(t *testing.T, r *rawPeer) {
@@ -93,36 +90,7 @@ func TestBadServers(t *testing.T) {
 			r.serve(goodHello)
 			r.send(protocol.AddRegion{}, r.file)
 		}, malformed, memif.ErrMessage, "ADD_REGION"},
-	} {
-		do := func(t *testing.T) {
-			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: timeout}
-			if errors.Is(tt.err, memif.ErrTimeout) {
-				o.Timeout = 200 * time.Millisecond
-			}
-			l, stop := listenRaw(t, o.Socket)
-			client := newPort(t, o)
-			r := acceptRaw(t, l)
-			tt.do(t, r)
-			waittest.Until(t, "it is counted", func() bool { return tt.count(client.Stats()) >= 1 })
-			var e *wire.Error
-			if err := client.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("error %v, want one of %q that says %q", err, tt.err, tt.says)
-			}
-			r.close()
-			stop()
-			serverWorks(t, client, o.Socket)
-		}
-		if errors.Is(tt.err, memif.ErrTimeout) {
-			silent[tt.name] = do
-			continue
-		}
-		t.Run(tt.name, func(t *testing.T) {
-			leaktest.Check(t)
-			do(t)
-		})
-	}
-	leaktest.Check(t)
-	waittest.Together(t, silent)
+	})
 }
 
 // serverWorks gives a client an honest server.

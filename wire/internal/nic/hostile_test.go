@@ -92,8 +92,9 @@ func (w *wrong) Close() error {
 
 // hostile is a port and its queue that answer whatever a script says.
 type hostile struct {
-	pool  *ethernet.Pool
-	cache *ethernet.Cache
+	ethernet.Port // what a wire does not call
+	pool          *ethernet.Pool
+	cache         *ethernet.Cache
 
 	mu     sync.Mutex
 	script []byte
@@ -124,14 +125,9 @@ func (h *hostile) err() error {
 	return nil
 }
 
-func (h *hostile) Info() ethernet.Info               { return ethernet.Info{} }
 func (h *hostile) Queue(int) ethernet.Queue          { return h }
 func (h *hostile) Link() (ethernet.Link, error)      { return ethernet.Link{Up: true}, nil }
 func (h *hostile) MAC() ethernet.MAC                 { return ethernet.MAC{2, 1} }
-func (h *hostile) SetMAC(ethernet.MAC) error         { return nil }
-func (h *hostile) SetPromiscuous(bool) error         { return nil }
-func (h *hostile) SetMulticast([]ethernet.MAC) error { return nil }
-func (h *hostile) SetVLANs([]uint16) error           { return nil }
 func (h *hostile) Stats() ethernet.Stats             { return ethernet.Stats{} }
 func (h *hostile) Restart(ctx context.Context) error { return h.err() }
 func (h *hostile) Cache() *ethernet.Cache            { return h.cache }

@@ -1,6 +1,7 @@
 package sealed_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -47,11 +48,7 @@ func address(n byte) netip.AddrPort {
 
 func testKey(t testing.TB, digit string) *sealed.Key {
 	t.Helper()
-	text := ""
-	for range 2 * sealed.KeySize {
-		text += digit
-	}
-	return must.Get(sealed.ParseKey([]byte(text)))(t)
+	return must.Get(sealed.ParseKey(bytes.Repeat([]byte(digit), 2*sealed.KeySize)))(t)
 }
 
 // start starts an end, in place of one that was at the address.

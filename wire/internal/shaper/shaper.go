@@ -50,12 +50,12 @@ func (o *Options) complete() error {
 // each call. Frames are acknowledged on wires that lose nothing too, and have their bytes
 // with them where a peer could read them in place.
 type Port struct {
-	ends.Port                    // the wire within
-	parts     engine.Progressive // that, if frames may come in parts
-	line      engine.Lossless    // that, if nothing is lost on it
-	taken     bool               // the user has released a frame that the wire within still holds
-	o         Options
-	most      int // frames that may be under way
+	ends.Over
+	parts engine.Progressive // the wire within, if frames may come in parts
+	line  engine.Lossless    // that, if nothing is lost on it
+	taken bool               // the user has released a frame that the wire within still holds
+	o     Options
+	most  int // frames that may be under way
 
 	frames   []*frame // under way, oldest first
 	spare    []*frame
@@ -88,7 +88,7 @@ func New(inner ends.Port, o Options) (ends.Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Port{Port: inner, o: o}
+	s := &Port{Over: ends.Over{Port: inner}, o: o}
 	memory := int64(mostMemory)
 	if o.Rate != 0 {
 		memory = min(memory, o.Rate*int64(o.Delay)/int64(time.Second))
@@ -295,18 +295,7 @@ func (s *Port) Receive() []byte {
 
 func (s *Port) Release() { s.taken = true }
 
-func (s *Port) Claim(mac datasheet.MAC) error {
-	if c, ok := s.Port.(interface{ Claim(datasheet.MAC) error }); ok {
-		return c.Claim(mac)
-	}
-	return nil
-}
-
-// Inner is the wire behind.
-func (s *Port) Inner() ends.Port { return s.Port }
-
 func (s *Port) Drained() bool {
 	s.move()
-	d, ok := s.Port.(ends.Drainer)
-	return len(s.frames) == 0 && (!ok || d.Drained())
+	return len(s.frames) == 0 && s.Over.Drained()
 }

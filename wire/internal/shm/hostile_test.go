@@ -221,23 +221,7 @@ func TestFrameNumbersWrap(t *testing.T) {
 	if !soak.Wanted() || raceDetector {
 		t.Skip("sends 2^24 frames: run it with " + soak.Variable)
 	}
-	a, b := pair(t, shm.Options{MTU: 160, Ring: 1})
-	frame := make([]byte, 64)
-	for i := range 1<<24 + 1000 {
-		s := a.Reserve(len(frame))
-		if s == nil {
-			t.Fatal("no room")
-		}
-		s[0] = byte(i)
-		a.Commit()
-		a.Flush()
-		f := b.Receive()
-		if len(f) != 64 || f[0] != byte(i) {
-			t.Fatalf("frame %d: %d bytes", i, len(f))
-		}
-		b.Release()
-	}
-	should.Be(t, b.Stats().Violations, 0, "violations")
+	goRound(t, shm.Options{MTU: 160, Ring: 1}, 64*(1<<24+1000), 64)
 }
 
 // TestPositionsWrap: positions in a ring have 32 bits, and a lap rarely ends where a
@@ -246,12 +230,16 @@ func TestPositionsWrap(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("sends 4 GiB")
 	}
-	a, b := pair(t, shm.Options{})
-	sizes := []int{shm.DefaultMTU, shm.DefaultMTU - 63, 8192, 100}
-	for i, sent := 0, uint64(0); sent < 1<<32+1<<20; i++ {
+	goRound(t, shm.Options{}, 1<<32+1<<20, shm.DefaultMTU, shm.DefaultMTU-63, 8192, 100)
+}
+
+// goRound sends so many bytes in frames of some sizes, one after the other.
+func goRound(t *testing.T, o shm.Options, bytes uint64, sizes ...int) {
+	a, b := pair(t, o)
+	for i, sent := 0, uint64(0); sent < bytes; i++ {
 		n := sizes[i%len(sizes)]
 		s := a.Reserve(n)
-		must.Be(t, s == nil, false, "no room after %d bytes", sent)
+		must.Be(t, s == nil, false, "no room")
 		s[0], s[n-1] = byte(i), byte(i>>8)
 		a.Commit()
 		a.Flush()

@@ -59,6 +59,16 @@ func lentAt(t testing.TB, p *shm.Port, b []byte) (id uint32, offset uint64) {
 	return id, offset
 }
 
+// lending makes both ends of a wire, and memory that the first lends the second.
+func lending(t testing.TB, o shm.Options, size int) (a, b *shm.Port, id uint32, mem []byte) {
+	t.Helper()
+	a, b = pair(t, o)
+	fd, mem := lendable(t, size)
+	id = must.Get(a.Export(fd, 0, mem))(t)
+	lentAt(t, a, mem)
+	return a, b, id, mem
+}
+
 // TestLend makes one side read what the other has written, and no more than that.
 func TestLend(t *testing.T) {
 	checkLeaks(t)
@@ -226,10 +236,7 @@ func TestLendWhilePeersDie(t *testing.T) {
 }
 
 func TestLendAllocatesNothing(t *testing.T) {
-	a, b := pair(t, shm.Options{Share: true})
-	fd, mem := lendable(t, page)
-	id := must.Get(a.Export(fd, 0, mem))(t)
-	lentAt(t, a, mem)
+	a, b, id, mem := lending(t, shm.Options{Share: true}, page)
 	should.Be(t, testing.AllocsPerRun(1000, func() {
 		a.Lend(mem[10:20])
 		b.Borrow(id, 10, 10)

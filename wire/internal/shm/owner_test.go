@@ -13,10 +13,7 @@ import (
 // way: not shown yet, waiting, or being read.
 func TestRevokeOfOwner(t *testing.T) {
 	checkLeaks(t)
-	a, b := pair(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096})
-	fd, mem := lendable(t, page)
-	id := must.Get(a.Export(fd, 0, mem))(t)
-	lentAt(t, a, mem)
+	a, b, id, _ := lending(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096}, page)
 	r := rand.New(rand.NewPCG(1, 2))
 	type frame struct {
 		tag     byte

@@ -38,10 +38,7 @@ func valid(t testing.TB, p *shm.Port, id uint32) bool {
 // and for no other.
 func TestRevoke(t *testing.T) {
 	checkLeaks(t)
-	a, b := pair(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096})
-	fd, mem := lendable(t, page)
-	id := must.Get(a.Export(fd, 0, mem))(t)
-	lentAt(t, a, mem)
+	a, b, id, _ := lending(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096}, page)
 	a.Revoke(0) // nothing has been sent yet
 	should.Be(t, b.Return(), true, "nothing was borrowed, and yet is void")
 	for round := range 2000 { // of more frames than the ring has words
@@ -77,10 +74,7 @@ func TestRevoke(t *testing.T) {
 // the other, which may not know yet.
 func TestRevokeAtTheEnd(t *testing.T) {
 	checkLeaks(t)
-	a, b := pair(t, shm.Options{Share: true})
-	fd, mem := lendable(t, page)
-	id := must.Get(a.Export(fd, 0, mem))(t)
-	lentAt(t, a, mem)
+	a, b, id, _ := lending(t, shm.Options{Share: true}, page)
 	lentFrame(t, a)
 	must.Be(t, b.Receive() == nil || b.Borrow(id, 0, page) == nil, false, "nothing has come")
 	// Its data path has not run since.
