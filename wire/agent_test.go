@@ -50,44 +50,41 @@ func TestBadAgent(t *testing.T) {
 			return err
 		}
 	}
+	wires := func(do func(other int) error) func(c *agentlink.Conn, raw *net.UnixConn) error {
+		return func(c *agentlink.Conn, _ *net.UnixConn) error {
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(do(pair[1]), c.Send(welcome, pair[0]), unix.Close(pair[0]), unix.Close(pair[1]))
+		}
+	}
 	for name, c := range map[string]struct {
 		do   func(c *agentlink.Conn, raw *net.UnixConn) error
 		want error
 		says string
 	}{
-		"no descriptor":           {says(welcome, -1), agentlink.ErrMessage, "with a descriptor"},
-		"a file":                  {says(welcome, int(file.Fd())), agentlink.ErrMessage, "no connection of the kind"},
-		"memory":                  {says(welcome, memory), agentlink.ErrMessage, "no connection of the kind"},
-		"a stream":                {says(welcome, stream[0]), agentlink.ErrMessage, "no connection of the kind"},
-		"two wires":               {writes("\x00\x00\x00\x02{}", packets[0], packets[1]), agentlink.ErrMessage, "2 descriptors"},
-		"another version":         {says(with(func(m *agentlink.Message) { m.Version = 2 }), packets[0]), agentlink.ErrMessage, "version 2"},
-		"another kind":            {says(with(func(m *agentlink.Message) { m.Kind = agentlink.List }), packets[0]), agentlink.ErrMessage, `kind "list"`},
-		"no station":              {says(with(func(m *agentlink.Message) { m.Station = "" }), packets[0]), agentlink.ErrMessage, "no station"},
-		"a group for a station":   {says(with(func(m *agentlink.Message) { m.Station = "03:00:00:00:00:01" }), packets[0]), agentlink.ErrMessage, "no station"},
-		"a negative MTU":          {says(with(func(m *agentlink.Message) { m.MTU = -1 }), packets[0]), wire.ErrOptions, "MTU"},
-		"an MTU that is too long": {says(with(func(m *agentlink.Message) { m.MTU = 1 << 30 }), packets[0]), wire.ErrOptions, "MTU"},
-		"no message":              {writes("\x00\x00\x00\x04open"), agentlink.ErrMessage, "invalid"},
-		"a huge message":          {writes("\x7f\xff\xff\xff"), agentlink.ErrMessage, "2147483647 bytes"},
-		"nothing":                 {func(*agentlink.Conn, *net.UnixConn) error { return nil }, nil, "EOF"},
-		"half a message":          {writes("\x00\x00\x00\x10{\"kind\""), nil, "EOF"},
-		"no":                      {says(agentlink.Message{Kind: agentlink.Refuse, Version: 1, Why: "vis=9", Errno: uint32(unix.EPERM)}, packets[0]), unix.EPERM, "vis=9"},
-		"a wire that says nothing": {func(c *agentlink.Conn, _ *net.UnixConn) error {
-			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			err = c.Send(welcome, pair[0])
-			return errors.Join(err, unix.Close(pair[0]), unix.Close(pair[1]))
-		}, wire.ErrGone, ""},
-		"a wire of garbage": {func(c *agentlink.Conn, _ *net.UnixConn) error {
-			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
+		"no descriptor":            {says(welcome, -1), agentlink.ErrMessage, "with a descriptor"},
+		"a file":                   {says(welcome, int(file.Fd())), agentlink.ErrMessage, "no connection of the kind"},
+		"memory":                   {says(welcome, memory), agentlink.ErrMessage, "no connection of the kind"},
+		"a stream":                 {says(welcome, stream[0]), agentlink.ErrMessage, "no connection of the kind"},
+		"two wires":                {writes("\x00\x00\x00\x02{}", packets[0], packets[1]), agentlink.ErrMessage, "2 descriptors"},
+		"another version":          {says(with(func(m *agentlink.Message) { m.Version = 2 }), packets[0]), agentlink.ErrMessage, "version 2"},
+		"another kind":             {says(with(func(m *agentlink.Message) { m.Kind = agentlink.List }), packets[0]), agentlink.ErrMessage, `kind "list"`},
+		"no station":               {says(with(func(m *agentlink.Message) { m.Station = "" }), packets[0]), agentlink.ErrMessage, "no station"},
+		"a group for a station":    {says(with(func(m *agentlink.Message) { m.Station = "03:00:00:00:00:01" }), packets[0]), agentlink.ErrMessage, "no station"},
+		"a negative MTU":           {says(with(func(m *agentlink.Message) { m.MTU = -1 }), packets[0]), wire.ErrOptions, "MTU"},
+		"an MTU that is too long":  {says(with(func(m *agentlink.Message) { m.MTU = 1 << 30 }), packets[0]), wire.ErrOptions, "MTU"},
+		"no message":               {writes("\x00\x00\x00\x04open"), agentlink.ErrMessage, "invalid"},
+		"a huge message":           {writes("\x7f\xff\xff\xff"), agentlink.ErrMessage, "2147483647 bytes"},
+		"nothing":                  {func(*agentlink.Conn, *net.UnixConn) error { return nil }, nil, "EOF"},
+		"half a message":           {writes("\x00\x00\x00\x10{\"kind\""), nil, "EOF"},
+		"no":                       {says(agentlink.Message{Kind: agentlink.Refuse, Version: 1, Why: "vis=9", Errno: uint32(unix.EPERM)}, packets[0]), unix.EPERM, "vis=9"},
+		"a wire that says nothing": {wires(func(int) error { return nil }), wire.ErrGone, ""},
+		"a wire of garbage": {wires(func(other int) error {
 			b := binary.LittleEndian.AppendUint64(nil, 0xffff_ffff_ffff_ffff)
-			err = errors.Join(unix.Sendmsg(pair[1], b, unix.UnixRights(memory), nil, 0), c.Send(welcome, pair[0]))
-			return errors.Join(err, unix.Close(pair[0]), unix.Close(pair[1]))
-		}, nil, "agent:n"},
+			return unix.Sendmsg(other, b, unix.UnixRights(memory), nil, 0)
+		}), nil, "agent:n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "s")

@@ -116,7 +116,9 @@ func (m *hostMeeting) join() error {
 			return errors.Join(fmt.Errorf("station %v: %w", mac, err), m.listener.Close())
 		}
 	}
-	m.port.running.Go(m.accept)
+	m.port.running.Go(func() {
+		_ = m.listener.Each(m.port.ctx, func(c *net.UnixConn) { m.port.running.Go(func() { m.welcome(c) }) }, nil)
+	})
 	return nil
 }
 
@@ -177,11 +179,6 @@ func (m *hostMeeting) meet(ctx context.Context, mac datasheet.MAC) error {
 	m.port.meet(mac)
 	m.port.running.Go(func() { m.port.share(mac, c.(*net.UnixConn), shm.RoleListen) })
 	return nil
-}
-
-// accept lets other ports meet this one.
-func (m *hostMeeting) accept() {
-	_ = m.listener.Each(m.port.ctx, func(c *net.UnixConn) { m.port.running.Go(func() { m.welcome(c) }) }, nil)
 }
 
 // welcome answers a port that has come.

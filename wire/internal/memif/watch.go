@@ -61,10 +61,16 @@ func (w *watch) tick(now time.Time) error {
 	case interrupts == p.masked.Load():
 		// Interrupts are off although they are wanted, because frames came some
 		// time ago, or the other way around.
-		if err := w.setInterrupts(interrupts); err != nil {
+		p.masked.Store(!interrupts)
+		w.idleRounds = 0
+		err := w.session.careful(func() {
+			for _, r := range w.session.receivers {
+				r.SetInterrupts(interrupts)
+			}
+		})
+		if err != nil {
 			return err
 		}
-		w.idleRounds = 0
 	case interrupts:
 		w.idleRounds = min(w.idleRounds+1, askedLooks)
 	}
@@ -81,16 +87,6 @@ func (w *watch) tick(now time.Time) error {
 		p.wake.Call()
 	}
 	return err
-}
-
-// setInterrupts asks for interrupts or for none.
-func (w *watch) setInterrupts(on bool) error {
-	w.port.masked.Store(!on)
-	return w.session.careful(func() {
-		for _, r := range w.session.receivers {
-			r.SetInterrupts(on)
-		}
-	})
 }
 
 // pending reports whether there are frames to be received.

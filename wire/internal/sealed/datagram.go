@@ -39,12 +39,6 @@ func IsHello(datagram []byte) bool {
 	return IsSealed(datagram) && datagram[15] == typeHello && len(datagram) == helloSize
 }
 
-// isPlain reports whether a datagram is a frame of ours without a key.
-func isPlain(datagram []byte) bool {
-	h := datasheet.HeaderAt(datagram)
-	return h != nil && h.EtherType == datasheet.EtherType && h.Version == datasheet.WireVersion
-}
-
 // FrameSize returns the length of the frame in a datagram; ok is false if there is
 // none.
 func FrameSize(datagram []byte) (n int, ok bool) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/flynn/noise"
+
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // What is wrong with a peer, where a user may have to do something about it.
@@ -58,7 +60,7 @@ func (t *Tunnel) Handle(datagram []byte, from netip.AddrPort, now time.Time) (wr
 	switch {
 	case !IsSealed(datagram):
 		t.plain.Add(1)
-		if isPlain(datagram) {
+		if h := datasheet.HeaderAt(datagram); h != nil && h.EtherType == datasheet.EtherType && h.Version == datasheet.WireVersion {
 			return noKey
 		}
 	case numberOf(datagram) != 0 || sessionOf(datagram) == 0:

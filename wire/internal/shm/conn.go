@@ -66,8 +66,5 @@ func (c *conn) receive() (m message, fds []int, err error) {
 // user, or to root.
 func (c *conn) samePeer() bool {
 	who, err := unixsocket.Peer(c.UnixConn)
-	if err != nil {
-		return false
-	}
-	return who.Uid == 0 || who.Uid == uint32(os.Geteuid())
+	return err == nil && (who.Uid == 0 || who.Uid == uint32(os.Geteuid()))
 }

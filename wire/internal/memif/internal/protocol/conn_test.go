@@ -16,15 +16,6 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 )
 
-// checkFiles fails the test if it leaves file descriptors behind.
-func checkFiles(t *testing.T) {
-	t.Helper()
-	before := leaktest.Files(t)
-	t.Cleanup(func() {
-		should.Be(t, leaktest.Files(t), before, "file descriptors before the test, after it")
-	})
-}
-
 // connect returns both ends of a connection over socket.
 func connect(t *testing.T, socket string) (server, client *protocol.Conn) {
 	t.Helper()
@@ -49,7 +40,7 @@ func abstract(t *testing.T) string {
 func TestMessagesArrive(t *testing.T) {
 	for name, socket := range map[string]string{"path": filepath.Join(t.TempDir(), "s"), "abstract": abstract(t)} {
 		t.Run(name, func(t *testing.T) {
-			checkFiles(t)
+			leaktest.Check(t)
 			server, client := connect(t, socket)
 			if _, _, err := client.Receive(); !errors.Is(err, protocol.ErrAgain) {
 				t.Fatalf("Receive with nothing there: %v", err)
@@ -113,7 +104,7 @@ func TestBadPackets(t *testing.T) {
 		{"no bytes, but descriptors", nil, 2, "size"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkFiles(t)
+			leaktest.Check(t)
 			server, client := connect(t, abstract(t))
 			var rights []byte
 			if tt.rights > 0 {

@@ -46,22 +46,16 @@ func (p *pair) open(t testing.TB, regions [][]byte, direct bool, scratch *[4][]b
 // a server that copies.
 func directions(t *testing.T, l ring.Layout, each func(t *testing.T, p *pair, s *ring.Sender, r *ring.Receiver)) {
 	l.C2S, l.S2C = 1, 1
-	t.Run("client to server", func(t *testing.T) {
-		p := newPair(t, l, true)
-		each(t, p, p.clientSends, p.serverReceives)
-	})
-	t.Run("server to client", func(t *testing.T) {
-		p := newPair(t, l, true)
-		each(t, p, p.serverSends, p.clientReceives)
-	})
-	t.Run("client to careful server", func(t *testing.T) {
-		p := newPair(t, l, false)
-		each(t, p, p.clientSends, p.serverReceives)
-	})
-	t.Run("careful server to client", func(t *testing.T) {
-		p := newPair(t, l, false)
-		each(t, p, p.serverSends, p.clientReceives)
-	})
+	for server, direct := range map[string]bool{"server": true, "careful server": false} {
+		t.Run("client to "+server, func(t *testing.T) {
+			p := newPair(t, l, direct)
+			each(t, p, p.clientSends, p.serverReceives)
+		})
+		t.Run(server+" to client", func(t *testing.T) {
+			p := newPair(t, l, direct)
+			each(t, p, p.serverSends, p.clientReceives)
+		})
+	}
 }
 
 func put(s *ring.Sender, frame []byte) bool {
