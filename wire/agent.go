@@ -164,7 +164,7 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 	if err == nil {
 		err = checkMTU(m.MTU)
 	}
-	if err == nil && s.port != nil && (mac != s.grant.MAC || m.MTU != s.port.mtu || m.Checksum != s.port.checksum) {
+	if err == nil && s.port != nil && (mac != s.grant.MAC || m.MTU != s.port.Longest || m.Checksum != s.port.Damages) {
 		err = fmt.Errorf("%w: the NIC is another one now", ErrGone)
 	}
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 	}
 	if s.port == nil {
 		s.port = newHost(HostOptions{MTU: m.MTU})
-		s.port.checksum = m.Checksum
+		s.port.Damages = m.Checksum
 		s.peers = m.Peers
 		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory}
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory

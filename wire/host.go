@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -39,8 +40,8 @@ const hostMeets = 200 * time.Millisecond
 
 // host is a port of a wire that the processes of a host share.
 type host struct {
-	options HostOptions
-	mtu     int
+	ends.Base // frames that go on to a NIC may be damaged there
+	options   HostOptions
 
 	// The data path's: one goroutine's at a time.
 	scratch  []byte                        // for a frame of which it is not known where it goes.
@@ -57,15 +58,12 @@ type host struct {
 	pulled  atomic.Bool // the plug is out
 	down    atomic.Bool // that, or the port is closed
 
-	wake  Hook
-	link  Hook
 	marks *shm.Marks // of other ports at this one; nil: there are none
 
 	joined, left, refused, dropped, copied, forged atomic.Uint64
 
 	// join has the port meet the others, and returns what ends that.
-	join     func(mac datasheet.MAC) (leave func() error, err error)
-	checksum bool
+	join func(mac datasheet.MAC) (leave func() error, err error)
 
 	ctx     context.Context // over when the port is closed
 	cancel  context.CancelFunc
@@ -160,19 +158,13 @@ func NewHost(o HostOptions) (Port, error) {
 }
 
 func newHost(o HostOptions) *host {
-	p := &host{options: o, mtu: o.MTU, scratch: line.Aligned(o.MTU), meeting: map[datasheet.MAC]time.Time{}}
+	p := &host{Base: ends.Base{Longest: o.MTU}, options: o, scratch: line.Aligned(o.MTU), meeting: map[datasheet.MAC]time.Time{}}
 	p.marks, _ = shm.NewMarks() // without, all are looked at
 	p.members.Store(new([]*hostMember))
 	p.looks.known = new([]*hostMember)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
-
-// MTU returns the largest frame in bytes.
-func (p *host) MTU() int { return p.mtu }
-
-// Checksum returns false unless frames go on to a NIC: memory does not damage them.
-func (p *host) Checksum() bool { return p.checksum }
 
 func (p *host) SetDestination(station datasheet.MAC) {
 	members := p.members.Load()
@@ -201,7 +193,7 @@ func (p *host) SetDestination(station datasheet.MAC) {
 func (p *host) Reserve(n int) []byte {
 	p.reserved = nil
 	switch {
-	case uint(n) > uint(p.mtu) || p.pulled.Load():
+	case uint(n) > uint(p.Longest) || p.pulled.Load():
 	case p.to != nil:
 		p.reserved = p.to.wire.Reserve(n)
 	default:
@@ -306,7 +298,7 @@ func (p *host) meets(station datasheet.MAC) bool {
 func (p *host) SetWake(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wake.Set(f)
+	p.Wake.Set(f)
 	for _, m := range *p.members.Load() {
 		p.wakeWith(m)
 	}
@@ -315,14 +307,12 @@ func (p *host) SetWake(f func()) {
 
 // wakeWith has frames of a member wake the owner of this port, if that wants to be woken.
 func (p *host) wakeWith(m *hostMember) {
-	if p.wake.IsSet() {
-		m.wire.SetWake(p.wake.Call)
+	if p.Wake.IsSet() {
+		m.wire.SetWake(p.Wake.Call)
 	} else {
 		m.wire.SetWake(nil)
 	}
 }
-
-func (p *host) OnLink(f func()) { p.link.Set(f) }
 
 // SetLink pulls the plug or puts it in. While it is out frames wait.
 func (p *host) SetLink(up bool) {
@@ -330,8 +320,8 @@ func (p *host) SetLink(up bool) {
 	p.pulled.Store(!up)
 	p.down.Store(!up || p.closed)
 	p.mu.Unlock()
-	p.link.Call()
-	p.wake.Call()
+	p.Link.Call()
+	p.Wake.Call()
 }
 
 // Stats may be called from any goroutine.
@@ -351,8 +341,8 @@ func (p *host) Close() error {
 	p.down.Store(true)
 	members, leave := *p.members.Swap(new([]*hostMember)), p.leave
 	p.mu.Unlock()
-	p.wake.Set(nil)
-	p.link.Set(nil)
+	p.Wake.Set(nil)
+	p.Link.Set(nil)
 	p.cancel()
 	var err error
 	if leave != nil {

@@ -62,7 +62,7 @@ type hostMeeting struct {
 
 // Claim joins the others.
 func (p *host) Claim(mac datasheet.MAC) error {
-	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
+	loop, err := NewLoopback(MemoryOptions{MTU: p.Longest})
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (p *host) share(mac datasheet.MAC, c *net.UnixConn, role shm.Role) {
 	defer p.met(mac)
 	ctx, cancel := context.WithTimeout(p.ctx, hostTimeout)
 	defer cancel()
-	m, o := &hostMember{mac: mac, mark: noMark}, shm.Options{Role: role, MTU: p.mtu}
+	m, o := &hostMember{mac: mac, mark: noMark}, shm.Options{Role: role, MTU: p.Longest}
 	if p.marks != nil {
 		if n, ok := p.marks.Draw(); ok {
 			m.mark, o.Marks, o.Mark = n, p.marks, n
@@ -266,7 +266,7 @@ func (p *host) share(mac datasheet.MAC, c *net.UnixConn, role shm.Role) {
 		default:
 		}
 	})
-	if w.MTU() < p.mtu || !p.add(m) {
+	if w.MTU() < p.Longest || !p.add(m) {
 		_ = p.drop(m)
 		return
 	}
@@ -347,6 +347,6 @@ func (p *host) remove(m *hostMember) {
 		}
 		_ = p.drop(m)
 	})
-	p.wake.Call()
-	p.link.Call()
+	p.Wake.Call()
+	p.Link.Call()
 }

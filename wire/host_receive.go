@@ -136,7 +136,7 @@ func (p *host) mayIdle(m *hostMember) bool {
 
 // resting reports whether the port's owner may be going to sleep until it is woken. Each member is looked
 // at then, as often as a shm wire takes to ask its peer for that.
-func (p *host) resting() bool { return p.looks.idleLooks >= hostRest && p.wake.IsSet() }
+func (p *host) resting() bool { return p.looks.idleLooks >= hostRest && p.Wake.IsSet() }
 
 // receive takes a frame of a member.
 func (p *host) receive(m *hostMember) []byte {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
@@ -30,6 +31,7 @@ const defaultWatchdog = 500 * time.Millisecond
 
 // switchPort is one port of a switch.
 type switchPort struct {
+	ends.Base
 	fabric *fabric
 	number int
 	frame  []byte // reserved
@@ -45,13 +47,10 @@ type switchPort struct {
 	output output
 	counts switchCounts
 	failed atomic.Pointer[PathError]
-	wake   Hook
-	link   Hook
 }
 
 // fabric is the common state of a switch's ports.
 type fabric struct {
-	mtu      int
 	watchdog time.Duration
 	ports    []*switchPort
 	// up and open have a bit per port: plugged in, not closed.
@@ -90,12 +89,12 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 	if n < 2 || n > MaxSwitchPorts {
 		return nil, fmt.Errorf("%w: a switch of %d ports: it has 2..%d", ErrOptions, n, MaxSwitchPorts)
 	}
-	f := &fabric{mtu: o.MTU, watchdog: o.Watchdog}
+	f := &fabric{watchdog: o.Watchdog}
 	f.table.Store(&map[datasheet.MAC]place{})
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
 	for i := range n {
-		f.ports = append(f.ports, &switchPort{fabric: f, number: i, space: line.Aligned(o.MTU),
+		f.ports = append(f.ports, &switchPort{Base: ends.Base{Longest: o.MTU}, fabric: f, number: i, space: line.Aligned(o.MTU),
 			tx: make([]line.Sender, n), rx: make([]line.Receiver, n)})
 	}
 	ports := make([]Port, n)
@@ -111,12 +110,6 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 
 // live returns the ports that carry frames, a bit each.
 func (f *fabric) live() uint32 { return f.up.Load() & f.open.Load() }
-
-// MTU returns the largest frame in bytes.
-func (p *switchPort) MTU() int { return p.fabric.mtu }
-
-// Checksum returns false: memory does not damage frames.
-func (p *switchPort) Checksum() bool { return false }
 
 // Reserve has room if there is some at every port, since where the frame goes is not known yet.
 func (p *switchPort) Reserve(n int) []byte {
@@ -229,7 +222,7 @@ func (p *switchPort) Flush() {
 // wakes wakes a port for which there are news.
 func (p *switchPort) wakes(to int) {
 	line.Fence() // a port that goes to sleep has set its function, and looks once more
-	p.fabric.ports[to].wake.Call()
+	p.fabric.ports[to].Wake.Call()
 }
 
 // Receive takes turns at the ports.
@@ -263,10 +256,6 @@ func (p *switchPort) LinkUp() bool {
 	return live&me != 0 && live&^me != 0
 }
 
-func (p *switchPort) SetWake(f func()) { p.wake.Set(f) }
-
-func (p *switchPort) OnLink(f func()) { p.link.Set(f) }
-
 func (p *switchPort) SetLink(up bool) {
 	if up {
 		p.fabric.up.Or(1 << p.number)
@@ -288,7 +277,7 @@ func (p *switchPort) Close() error {
 // tell lets every port see that a link has changed.
 func (p *switchPort) tell() {
 	for _, q := range p.fabric.ports {
-		q.wake.Call()
-		q.link.Call()
+		q.Wake.Call()
+		q.Link.Call()
 	}
 }

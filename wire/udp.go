@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
@@ -73,10 +74,10 @@ type UDPStats struct {
 // UDP is a wire between processes and hosts: each frame is a datagram. It learns
 // from the frames that arrive which station is at which address (SPEC.md 8.11).
 type UDP struct {
+	ends.Base
 	conn   *net.UDPConn
 	local  netip.AddrPort
 	peers  []netip.AddrPort
-	mtu    int
 	tunnel *sealed.Tunnel // nil without a key
 	log    *slog.Logger
 
@@ -95,8 +96,6 @@ type UDP struct {
 	kicked  atomic.Bool // the receiver is to look after the tunnel
 	down    atomic.Bool // plug pulled
 	closed  atomic.Bool
-	wake    Hook
-	link    Hook
 	stopped chan struct{}
 	closing sync.Once
 
@@ -150,7 +149,9 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
 	ring := newHalf(ringSize)
-	u := &UDP{conn: conn, local: conn.LocalAddr().(*net.UDPAddr).AddrPort(), peers: peers, mtu: mtu, log: cmp.Or(o.Logger, slog.Default()),
+	// UDP's own checksum is 16 bits wide and may be absent.
+	u := &UDP{Base: ends.Base{Longest: mtu, Damages: true}, conn: conn, local: conn.LocalAddr().(*net.UDPAddr).AddrPort(), peers: peers,
+		log: cmp.Or(o.Logger, slog.Default()),
 		out: line.Aligned(mtu), reserved: -1, in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), stopped: make(chan struct{})}
 	if o.Key != nil {
 		u.tunnel, u.box = sealed.New(o.Key, o.renewal, u.write), sealed.NewSealer(mtu)
@@ -207,15 +208,9 @@ func zoned(a netip.Addr) netip.Addr {
 // LocalAddr returns the address that the wire is bound to.
 func (u *UDP) LocalAddr() netip.AddrPort { return u.local }
 
-// MTU returns the largest frame in bytes.
-func (u *UDP) MTU() int { return u.mtu }
-
-// Checksum returns true: UDP's own is 16 bits wide and may be absent.
-func (u *UDP) Checksum() bool { return true }
-
 // Reserve always has room.
 func (u *UDP) Reserve(n int) []byte {
-	if uint(n) > uint(u.mtu) {
+	if uint(n) > uint(u.Longest) {
 		return nil
 	}
 	u.reserved = n
@@ -291,13 +286,9 @@ func (u *UDP) Release() { u.came.Release() }
 // there.
 func (u *UDP) LinkUp() bool { return !u.down.Load() && !u.closed.Load() }
 
-func (u *UDP) SetWake(f func()) { u.wake.Set(f) }
-
-func (u *UDP) OnLink(f func()) { u.link.Set(f) }
-
 func (u *UDP) SetLink(up bool) {
 	u.down.Store(!up)
-	u.link.Call()
+	u.Link.Call()
 }
 
 // Close closes the socket and waits until nothing is received any more.
@@ -305,8 +296,8 @@ func (u *UDP) Close() error {
 	var err error
 	u.closing.Do(func() {
 		u.closed.Store(true)
-		u.wake.Set(nil)
-		u.link.Set(nil)
+		u.Wake.Set(nil)
+		u.Link.Set(nil)
 		err = u.conn.Close()
 	})
 	<-u.stopped

@@ -99,7 +99,7 @@ func (u *UDP) deliver(n int) {
 	u.in.Commit()
 	u.in.Flush()
 	line.Fence() // a receiver that goes to sleep has set its function, and looks once more
-	u.wake.Call()
+	u.Wake.Call()
 }
 
 // warn tells the log what is wrong with a peer.

@@ -298,7 +298,7 @@ func (k *keeper) drop(q *peer, err error) {
 		p.note(p.fail(op, q.name, err, hint)) // else it has wanted nothing
 	}
 	if q.up {
-		p.link.Call()
+		p.Link.Call()
 	}
 }
 

@@ -283,6 +283,6 @@ func (q *peer) connected(peerInterface string) error {
 	q.take = func(body protocol.Body, fd int) error { return unexpected(body, fd, "DISCONNECT") }
 	k.watch = watch{port: k.port, session: q.session}
 	k.port.counters.connections.Add(1)
-	k.port.link.Call()
+	k.port.Link.Call()
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 // Port is one end of a memif connection, a wire.Port. Reserve, Commit and Flush
 // may be used by one goroutine while another uses Receive and Release.
 type Port struct {
+	ends.Base
 	options Options
-	mtu     int
 
 	// current is the connection through which frames go; nil while the link is
 	// down. Only the port's goroutine sets one; any goroutine ends it.
@@ -29,7 +29,6 @@ type Port struct {
 	// masked: it was told not to for now.
 	interrupts, masked atomic.Bool
 
-	wake, link ends.Hook
 	// bell calls the port's goroutine.
 	bell     *event
 	stopped  chan struct{}
@@ -55,7 +54,7 @@ func New(o Options) (_ *Port, err error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	p := &Port{options: o, mtu: o.MTU, stopped: make(chan struct{})}
+	p := &Port{Base: ends.Base{Longest: o.MTU}, options: o, stopped: make(chan struct{})}
 	p.tx.init()
 	p.rx.init()
 	if p.bell, err = newEvent(); err != nil {
@@ -72,24 +71,16 @@ func New(o Options) (_ *Port, err error) {
 	return p, nil
 }
 
-// MTU returns the largest frame that can be sent, in bytes.
-func (p *Port) MTU() int { return p.mtu }
-
-// Checksum returns false: memory does not damage frames.
-func (p *Port) Checksum() bool { return false }
-
 // LinkUp reports whether there is a peer.
 func (p *Port) LinkUp() bool { return p.current.Load() != nil }
 
 // SetWake: while a function is set, the peer is asked
 // for interrupts when no frames come, unless Options.Polling is set.
 func (p *Port) SetWake(f func()) {
-	p.wake.Set(f)
+	p.Wake.Set(f)
 	p.interrupts.Store(f != nil && !p.options.Polling)
 	p.bell.signal()
 }
-
-func (p *Port) OnLink(f func()) { p.link.Set(f) }
 
 // SetLink unplugs the port, which ends its connection; once it is plugged in again the link is up as soon as there is a
 // new one.
@@ -101,14 +92,14 @@ func (p *Port) SetLink(up bool) {
 	}
 	p.mu.Unlock()
 	p.bell.signal()
-	p.link.Call()
+	p.Link.Call()
 }
 
 // Close ends the connection and waits until the port's goroutine has ended. A
 // frame that is reserved or held stays readable and writable.
 func (p *Port) Close() error {
-	p.wake.Set(nil)
-	p.link.Set(nil)
+	p.Wake.Set(nil)
+	p.Link.Set(nil)
 	p.mu.Lock()
 	first := !p.closed
 	p.closed = true

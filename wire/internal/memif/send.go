@@ -44,7 +44,7 @@ func (t *transmitter) ring() *ring.Sender { return t.session.senders[t.at] }
 // Reserve always has room while the link is down, for a frame that is lost.
 func (p *Port) Reserve(n int) []byte {
 	t := &p.tx
-	if q := t.fast; q != nil && p.current.Load() == t.session && uint(n) <= uint(p.mtu) {
+	if q := t.fast; q != nil && p.current.Load() == t.session && uint(n) <= uint(p.Longest) {
 		if b := q.Reserve(n); b != nil {
 			return b
 		}
@@ -61,7 +61,7 @@ func (p *Port) reserve(n int) []byte {
 	if t.session != p.current.Load() {
 		p.changeSender()
 	}
-	if uint(n) > uint(p.mtu) {
+	if uint(n) > uint(p.Longest) {
 		if t.session != nil {
 			t.ring().Cancel()
 		}

@@ -38,7 +38,7 @@ func (w *watch) interrupted() error {
 	w.idleRounds = 0
 	if pending {
 		w.emptyWakeups = 0
-		p.wake.Call()
+		p.Wake.Call()
 		return nil
 	}
 	p.counters.spurious.Add(1)
@@ -75,7 +75,7 @@ func (w *watch) tick(now time.Time) error {
 		w.idleRounds = min(w.idleRounds+1, askedLooks)
 	}
 	w.next = time.Time{}
-	if !p.wake.IsSet() {
+	if !p.Wake.IsSet() {
 		return nil
 	}
 	w.next = now.Add(lookEvery)
@@ -84,7 +84,7 @@ func (w *watch) tick(now time.Time) error {
 	}
 	pending, err := w.pending()
 	if err == nil && pending {
-		p.wake.Call()
+		p.Wake.Call()
 	}
 	return err
 }

@@ -38,10 +38,10 @@ func (p *Port) keep(ctx context.Context) {
 			p.revive(ctx)
 		case now.After(next):
 			next = now.Add(p.look())
-		case p.stuck.Load() && p.wake.IsSet():
+		case p.stuck.Load() && p.Wake.IsSet():
 			_ = pause.For(ctx, stuckPause)
-			p.wake.Call()
-		case p.parked.Load() && p.wake.IsSet():
+			p.Wake.Call()
+		case p.parked.Load() && p.Wake.IsSet():
 			p.await(ctx)
 		default:
 			timer.Reset(time.Until(next))
@@ -69,7 +69,7 @@ func (p *Port) await(ctx context.Context) {
 	}
 	p.parked.Store(false)
 	p.counters.wakes.Add(1)
-	p.wake.Call()
+	p.Wake.Call()
 }
 
 // look asks the NIC for the state of its link, and returns the time until the next look.
@@ -80,7 +80,7 @@ func (p *Port) look() time.Duration {
 		return lookEvery
 	}
 	if p.set(noLink, !link.Up) {
-		p.link.Call()
+		p.Link.Call()
 	}
 	if !link.Up {
 		return lookForLink
@@ -92,7 +92,7 @@ func (p *Port) look() time.Duration {
 func (p *Port) revive(ctx context.Context) {
 	log := p.options.Logger.With("device", p.options.Address)
 	log.Warn("the NIC of a wire has failed", "err", *p.failure.Load())
-	p.link.Call()
+	p.Link.Call()
 	for backoff := firstBackoff; pause.For(ctx, backoff) == nil; backoff = min(2*backoff, lastBackoff) {
 		limited, cancel := context.WithTimeout(ctx, restartLimit)
 		err := p.nic.Restart(limited)
@@ -103,7 +103,7 @@ func (p *Port) revive(ctx context.Context) {
 			p.failure.Store(nil)
 			p.set(failed, false)
 			p.look()
-			p.link.Call()
+			p.Link.Call()
 			return
 		}
 		if ctx.Err() == nil && p.gone(err) {

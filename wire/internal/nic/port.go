@@ -16,6 +16,7 @@ import (
 
 // Port is a wire.Port over one queue of a NIC.
 type Port struct {
+	ends.Base
 	options Options
 	mac     datasheet.MAC
 	pool    *ethernet.Pool
@@ -34,7 +35,6 @@ type Port struct {
 	tx   transmitter
 	rx   receiver
 
-	wake, link ends.Hook
 	// parked: the receiver may be about to sleep, so that the keeper is to wait for
 	// frames. stuck: frames have been committed for which the NIC has no room yet.
 	parked, stuck atomic.Bool
@@ -103,7 +103,9 @@ func open(ctx context.Context, o Options) (*Port, error) {
 
 // newPort makes a port of a NIC and its pool. If it fails they are the caller's.
 func newPort(o Options, nic ethernet.Port, pool *ethernet.Pool) (*Port, error) {
-	p := &Port{options: o, mac: datasheet.MAC(nic.MAC()), pool: pool, nic: nic, queue: nic.Queue(0),
+	// The check sequence of Ethernet covers one hop: switches make it anew, and where the NIC is a virtual one there may
+	// be none at all (SPEC.md 8.14).
+	p := &Port{Base: ends.Base{Longest: o.MTU, Damages: true}, options: o, mac: datasheet.MAC(nic.MAC()), pool: pool, nic: nic, queue: nic.Queue(0),
 		poke: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if !nic.MAC().IsStation() {
 		return nil, fmt.Errorf("%w: its address is %v, which no station can have", ethernet.ErrProtocol, nic.MAC())
@@ -127,33 +129,24 @@ func newPort(o Options, nic ethernet.Port, pool *ethernet.Pool) (*Port, error) {
 // MAC returns the address of the station.
 func (p *Port) MAC() datasheet.MAC { return p.mac }
 
-// MTU returns the largest frame in bytes.
-func (p *Port) MTU() int { return p.options.MTU }
-
-// Checksum returns true. The check sequence of Ethernet covers one hop: switches make it
-// anew, and where the NIC is a virtual one there may be none at all (SPEC.md 8.14).
-func (p *Port) Checksum() bool { return true }
-
 // LinkUp reports whether the NIC works and has a link, and the plug is in.
 func (p *Port) LinkUp() bool { return p.state.Load() == 0 }
 
 // SetWake has the function called when frames arrive after
 // nothing has come for a while.
 func (p *Port) SetWake(f func()) {
-	p.wake.Set(f)
+	p.Wake.Set(f)
 	if f != nil {
 		p.parked.Store(true)
 		p.nudge()
 	}
 }
 
-func (p *Port) OnLink(f func()) { p.link.Set(f) }
-
 // SetLink leaves the NIC's own link as it is: what arrives while
 // the plug is out is dropped.
 func (p *Port) SetLink(up bool) {
 	p.set(pulled, !up)
-	p.link.Call()
+	p.Link.Call()
 }
 
 // set sets or clears a reason why no frames pass, and reports whether that was news.
@@ -186,8 +179,8 @@ func (p *Port) fail(err error) {
 // which give the memory back.
 func (p *Port) Close() error {
 	p.closing.Do(func() {
-		p.wake.Set(nil)
-		p.link.Set(nil)
+		p.Wake.Set(nil)
+		p.Link.Set(nil)
 		p.set(closed, true)
 		p.stop()
 		<-p.stopped

@@ -132,7 +132,7 @@ func (p *Port) count(came bool) {
 			p.parked.Store(false)
 		}
 	case r.idle < idleLooks:
-		if r.idle++; r.idle == idleLooks && p.wake.IsSet() {
+		if r.idle++; r.idle == idleLooks && p.Wake.IsSet() {
 			p.parked.Store(true)
 			p.nudge()
 		}

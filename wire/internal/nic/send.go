@@ -30,7 +30,7 @@ type transmitter struct {
 func (p *Port) Reserve(n int) []byte {
 	t := &p.tx
 	t.reserved = -1
-	if uint(n) > uint(p.options.MTU) {
+	if uint(n) > uint(p.Longest) {
 		return nil
 	}
 	if (!t.open || t.n == t.stock || p.state.Load()&closed != 0) && !p.begin() {
