@@ -64,6 +64,7 @@ type Memory struct {
 	plug, end uint32
 	number    *atomic.Uint32 // of the wire, shared by both ends
 	peer      *Memory
+	link      Hook
 }
 
 // These are the bits of down of either end: with a plug out frames wait, and once an end
@@ -162,6 +163,8 @@ func (m *Memory) SetWake(f func()) {
 	}
 }
 
+func (m *Memory) OnLink(f func()) { m.link.Set(f) }
+
 // SetLink pulls this end's plug or puts it in: either end's takes the link down for both.
 func (m *Memory) SetLink(up bool) {
 	if up {
@@ -179,7 +182,7 @@ func (m *Memory) SetLink(up bool) {
 
 func (m *Memory) Close() error {
 	m.SetWake(nil)
-	m.Link.Set(nil)
+	m.link.Set(nil)
 	if m.down.Or(m.end)&m.end == 0 {
 		m.tellLink()
 	}
@@ -188,8 +191,8 @@ func (m *Memory) Close() error {
 
 // tellLink tells both ends that the link may have changed.
 func (m *Memory) tellLink() {
-	m.Link.Call()
+	m.link.Call()
 	if m.peer != m {
-		m.peer.Link.Call()
+		m.peer.link.Call()
 	}
 }

@@ -1,6 +1,6 @@
 package ends
 
-// Base has what the ports of all wires do in the same way.
+// Base has what ports of most wires do in the same way. Those whose data path is a line.Line do without: it takes time there.
 type Base struct {
 	Wake, Link Hook // what SetWake and OnLink have set
 	Longest    int  // frame, in bytes

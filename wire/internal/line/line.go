@@ -29,11 +29,12 @@ func NewPair(to, from Half, limit int, light bool) Pair {
 // engine.Port, engine.Progressive and engine.Lossless.
 type Line struct {
 	Pair
-	ends.Base
+	Wake ends.Hook // for frames that come
 
 	owner Owner
 	state *atomic.Uint32
 	gone  uint32
+	mtu   int
 	local bool
 
 	unlooked  uint32 // calls of Look since the last look at what the peer has released
@@ -69,7 +70,7 @@ type Options struct {
 
 // Open begins. Pair is the owner's to set.
 func (l *Line) Open(o Options) {
-	l.owner, l.state, l.gone, l.Longest, l.scratch, l.local = o.Owner, o.State, o.Gone, o.MTU, Aligned(o.MTU), o.Local
+	l.owner, l.state, l.gone, l.mtu, l.scratch, l.local = o.Owner, o.State, o.Gone, o.MTU, Aligned(o.MTU), o.Local
 }
 
 // takenEvery is the number of calls of Look to each look at what the peer has
@@ -80,6 +81,12 @@ const takenEvery = 16
 // takenAnswered is the same since a frame has come: that has acknowledged what was sent before. Each look takes
 // the line away from the peer, whose next answer waits until it has come back.
 const takenAnswered = 64
+
+// MTU returns the largest frame in bytes.
+func (l *Line) MTU() int { return l.mtu }
+
+// Checksum returns false: memory does not damage frames.
+func (l *Line) Checksum() bool { return false }
 
 func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
 	if l.state.Load() != 0 || !l.Tx.put(header, b, payload, last) {
@@ -97,7 +104,7 @@ func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last 
 }
 
 func (l *Line) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool) {
-	if l.state.Load() != 0 || len(first)+len(second) > l.Longest-datasheet.HeaderSize {
+	if l.state.Load() != 0 || len(first)+len(second) > l.mtu-datasheet.HeaderSize {
 		return 0, false
 	}
 	if !l.Tx.sendShort(header, b, first, second, last) {
@@ -193,7 +200,7 @@ func (l *Line) broke() bool {
 // Reserve has no room while frames wait; while they are lost it gives memory
 // from which nothing is sent.
 func (l *Line) Reserve(n int) []byte {
-	if uint(n) > uint(l.Longest) {
+	if uint(n) > uint(l.mtu) {
 		l.Tx.Abort()
 		return nil
 	}

@@ -33,6 +33,7 @@ type Port struct {
 	fresh atomic.Pointer[session]
 
 	options Options
+	link    ends.Hook
 	loan    loan
 	table   directTable // ours; nothing is in it if there is none
 	tableFD int         // for the peer; negative: there is none
@@ -167,3 +168,5 @@ func (p *Port) Pass(tell bool) {
 
 // LinkUp reports whether a peer is connected and both ends are plugged in.
 func (p *Port) LinkUp() bool { return p.state.Load()&stateDown == 0 }
+
+func (p *Port) OnLink(f func()) { p.link.Set(f) }

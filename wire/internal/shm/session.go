@@ -131,7 +131,7 @@ func (s *session) answered(a answer) {
 func (p *Port) serve(s *session) {
 	stop := context.AfterFunc(p.ctx, func() { s.end(vfio.ErrClosed) })
 	defer stop()
-	p.Link.Call()
+	p.link.Call()
 	quit := p.hear(s)
 	why := p.converse(s)
 	quit()
@@ -147,7 +147,7 @@ func (p *Port) finish(s *session, why error) {
 	if s.broken() {
 		p.counts.violations.Add(1)
 	}
-	p.Link.Call()
+	p.link.Call()
 	p.endLoans()
 	s.conn.trySend(message{kind: kindGoodbye})
 	s.closeFiles()
@@ -247,6 +247,6 @@ func (p *Port) peerPlug(s *session, m message) error {
 	}
 	p.Wake.Call() // for frames that have waited, either way
 	err := s.conn.send(message{kind: kindLinkSeen, id: m.id})
-	p.Link.Call()
+	p.link.Call()
 	return err
 }

@@ -172,7 +172,7 @@ func (p *Port) SetLink(up bool) {
 	if up {
 		p.state.And(^statePulled)
 	}
-	p.Link.Call()
+	p.link.Call()
 	if up {
 		p.Wake.Call() // for frames that have waited
 	}
@@ -185,7 +185,7 @@ func (p *Port) Close() error {
 	p.closing.Do(func() {
 		p.state.Or(stateClosed)
 		p.Wake.Set(nil)
-		p.Link.Set(nil)
+		p.link.Set(nil)
 		p.cancel()
 		p.mu.Lock()
 		l := p.listener
