@@ -3,10 +3,13 @@ package shell
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // helpReport is the JSON of help.
@@ -73,4 +76,53 @@ func describe(c *cobra.Command) helpReport {
 		}
 	}
 	return r
+}
+
+// Completer lists what a word could become.
+type Completer = cobra.CompletionFunc
+
+// addValues has shells complete the values of flags and arguments of a command, and of those below.
+func (p *Program) addValues(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		p.addValues(sub)
+	}
+	for name, values := range p.Values {
+		if _, own := c.GetFlagCompletionFunc(name); c.Flags().Lookup(name) != nil && !own {
+			cobra.CheckErr(c.RegisterFlagCompletionFunc(name, values))
+		}
+	}
+	if c.ValidArgsFunction == nil { // help has one
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if values, ok := p.Arguments[strings.TrimPrefix(c.CommandPath(), p.Name+" ")]; ok {
+		c.ValidArgsFunction = values
+	}
+}
+
+// OneOf completes a word that is one of a few. Words that end in a colon or a slash go on.
+func OneOf(words ...string) Completer {
+	directive := cobra.ShellCompDirectiveNoFileComp
+	if slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, ":") || strings.HasSuffix(w, "/") }) {
+		directive |= cobra.ShellCompDirectiveNoSpace // some go on
+	}
+	return cobra.FixedCompletions(words, directive)
+}
+
+// version makes the command that says which program this is.
+func (r *run) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Which " + r.Name + " this is",
+		Long: `Which ` + r.Name + ` this is: version of the module, commit that it was built from,
+version of Go and platform. 'go version -m' lists the modules in it.
+
+JSON keys: version, revision (commit), date (of the commit, RFC 3339), modified
+(not all is in the commit), go, platform.`,
+		Example: "  " + r.Name + " version\n  " + r.Name + " version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := command.Built()
+			return r.Printf(v, "%s %s\n", r.Name, v)
+		},
+	}
 }
