@@ -3,6 +3,7 @@ package plot
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -25,14 +26,15 @@ type Chart struct {
 	Series []Series
 }
 
-// looks of the curves: dashes and marks tell them apart without colours.
+// looks of the curves: dashes and marks tell them apart without colours. Marks are circle, square, triangle, diamond,
+// cross and plus, each an outline from the middle on.
 var looks = []look{
-	{"#000000", "", "circle", 1.6, false},
-	{"#0b4f9e", "7 3", "square", 1.6, false},
-	{"#a33b00", "2 3", "triangle", 1.6, false},
-	{"#1b6e3c", "9 3 2 3", "diamond", 1.6, false},
-	{"#6a1b7a", "4 2", "cross", 1.6, false},
-	{"#555555", "1 2", "plus", 1.6, false},
+	{"#000000", "", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0", 1.6, false},
+	{"#0b4f9e", "7 3", "m-3.2 -3.2h6.4v6.4h-6.4z", 1.6, false},
+	{"#a33b00", "2 3", "m0 -4.5l4 7h-8z", 1.6, false},
+	{"#1b6e3c", "9 3 2 3", "m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z", 1.6, false},
+	{"#6a1b7a", "4 2", "m-3.5 -3.5l7 7m0 -7l-7 7", 1.6, false},
+	{"#555555", "1 2", "m-4 0h8m-4 -4v8", 1.6, false},
 }
 
 var behindDashes = []string{"", "10 4"}
@@ -106,9 +108,9 @@ func (l look) draw(c *canvas, x, y float64) {
 	if l.pale {
 		scale = "1.6"
 	}
-	if outline := marks[l.mark]; outline != "" {
+	if l.mark != "" {
 		fmt.Fprintf(&c.b, `<path d="M0 0%s" transform="translate(%s %s) scale(%s)" fill="white" stroke="%s" stroke-width="1.3"/>`+"\n",
-			outline, num(x), num(y), scale, l.stroke)
+			l.mark, num(x), num(y), scale, l.stroke)
 	}
 }
 
@@ -134,24 +136,14 @@ func (ch Chart) cover(i int, x, y scale) string {
 	for _, over := range ch.Series[i+1:] {
 		hidden := len(ch.Series[i].Points) > 0 && !over.Behind
 		for _, p := range ch.Series[i].Points {
-			v, ok := over.at(p.X)
-			hidden = hidden && ok && math.Abs(y.at(v)-y.at(p.Y)) <= alike
+			k := slices.IndexFunc(over.Points, func(o Point) bool { return o.X == p.X })
+			hidden = hidden && k >= 0 && math.Abs(y.at(over.Points[k].Y)-y.at(p.Y)) <= alike
 		}
 		if hidden {
 			return over.Name
 		}
 	}
 	return ""
-}
-
-// at returns the height of a curve where it has a point.
-func (s *Series) at(x float64) (y float64, ok bool) {
-	for _, p := range s.Points {
-		if p.X == x {
-			return p.Y, true
-		}
-	}
-	return 0, false
 }
 
 func (s *Series) draw(c *canvas, x, y scale, l look) {
@@ -168,16 +160,6 @@ func (s *Series) draw(c *canvas, x, y scale, l look) {
 			last = p.X
 		}
 	}
-}
-
-// marks are outlines, from the middle on.
-var marks = map[string]string{
-	"circle":   "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
-	"square":   "m-3.2 -3.2h6.4v6.4h-6.4z",
-	"triangle": "m0 -4.5l4 7h-8z",
-	"diamond":  "m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
-	"cross":    "m-3.5 -3.5l7 7m0 -7l-7 7",
-	"plus":     "m-4 0h8m-4 -4v8",
 }
 
 // bounds returns the least and greatest values; ok is false without two points.

@@ -21,8 +21,7 @@ const (
 	figures = 3
 )
 
-// Histogram of times in nanoseconds. It crosses from workers in the compressed form of
-// HdrHistogram.
+// Histogram of times in nanoseconds. It crosses from workers as JSON.
 type Histogram struct{ *hdrhistogram.Histogram }
 
 func newHistogram() *Histogram { return &Histogram{hdrhistogram.New(1, int64(longest), figures)} }
@@ -30,26 +29,15 @@ func newHistogram() *Histogram { return &Histogram{hdrhistogram.New(1, int64(lon
 // record adds a time, within the range, so that there can be no error.
 func (h *Histogram) record(ns int64) { _ = h.RecordValue(min(max(ns, 1), int64(longest))) }
 
-// MarshalJSON encodes a Histogram.
-func (h Histogram) MarshalJSON() ([]byte, error) {
-	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(b)
-}
+// MarshalJSON encodes the counts.
+func (h Histogram) MarshalJSON() ([]byte, error) { return json.Marshal(h.Export()) }
 
 // UnmarshalJSON is the opposite of MarshalJSON.
 func (h *Histogram) UnmarshalJSON(text []byte) error {
-	var b []byte
-	err := json.Unmarshal(text, &b)
-	if err == nil {
-		h.Histogram, err = hdrhistogram.Decode(b)
-	}
-	if err != nil {
-		return fmt.Errorf("latencies: %w", err)
-	}
-	return nil
+	var counts hdrhistogram.Snapshot
+	err := json.Unmarshal(text, &counts)
+	h.Histogram = hdrhistogram.Import(&counts)
+	return err
 }
 
 // Side holds what a worker found.

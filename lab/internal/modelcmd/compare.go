@@ -69,12 +69,7 @@ func (f *compareFlags) withinLimits(s published.Summary) error {
 }
 
 func readRows(file string) ([]published.Row, error) {
-	f, err := openInput("--published", file)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := published.Read(f, file)
-	return rows, errors.Join(err, f.Close())
+	return input("--published", file, published.Read)
 }
 
 func inTable1(l published.Line) bool { return ofTable1(l.Row) }

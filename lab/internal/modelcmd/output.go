@@ -1,9 +1,11 @@
 package modelcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -135,23 +137,20 @@ func checkPolicies(flag string, names ...string) error {
 	return nil
 }
 
-// openInput opens a file to read. Errors name the option.
-func openInput(flag, name string) (*os.File, error) {
+// input reads a file that a flag names, by which errors name it.
+func input[T any](flag, name string, read func(r io.Reader, name string) (T, error)) (v T, err error) {
 	if name == "" {
-		return nil, usage(flag, "", "a file to read")
+		return v, usage(flag, "", "a file to read")
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return v, fmt.Errorf("%s: %w", flag, err)
 	}
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s %s: %w", flag, name, unix.EISDIR)
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return v, errors.Join(cmp.Or(err, fmt.Errorf("%s %s: %w", flag, name, unix.EISDIR)), f.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	v, err = read(f, name)
+	return v, errors.Join(err, f.Close())
 }
 
 type listed struct {

@@ -3,7 +3,6 @@ package modelcmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"path/filepath"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -34,14 +33,7 @@ func (f *flowFlags) drawn() (report.Case, error) {
 	return report.Case{Recorded: log.Records, Source: "DMA log " + filepath.Base(f.Log)}, err
 }
 
-func readLog(name string) (dmalog.Log, error) {
-	file, err := openInput("--log", name)
-	if err != nil {
-		return dmalog.Log{}, err
-	}
-	log, err := dmalog.Read(file, name)
-	return log, errors.Join(err, file.Close())
-}
+func readLog(name string) (dmalog.Log, error) { return input("--log", name, dmalog.Read) }
 
 type rateFlags struct {
 	flowFlags
