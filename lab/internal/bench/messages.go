@@ -299,14 +299,11 @@ func (e *end) learn(ctx context.Context) error {
 	return e.Release()
 }
 
-// hasLanded reports whether the other end's next write is there.
-func (r *rdma) hasLanded() bool { return byte(atomic.LoadUint32(r.word)>>r.shift) == r.landed+1 }
-
 // landed reports whether the other end's next write is there, and else has an inline NIC make progress. It
 // fails if the connection has ended, which memory does not tell.
 func (e *end) landed() (bool, error) {
-	if e.rdma.hasLanded() {
-		e.rdma.landed++
+	if r := e.rdma; byte(atomic.LoadUint32(r.word)>>r.shift) == r.landed+1 {
+		r.landed++
 		return true, nil
 	}
 	came, err := e.receive()

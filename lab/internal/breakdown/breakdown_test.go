@@ -1,4 +1,4 @@
-package breakdown_test
+package breakdown
 
 import (
 	"math"
@@ -12,7 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
-	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,8 +24,8 @@ func TestRun(t *testing.T) {
 	}
 	for _, bytes := range sizes {
 		parts := 0
-		o := breakdown.Options{Bytes: option.Bytes(bytes), Local: bench.Local{For: 4 * time.Millisecond}}
-		r := must.Get(breakdown.Run(t.Context(), o, func() { parts++ }))(t)
+		o := Options{Bytes: option.Bytes(bytes), Local: bench.Local{For: 4 * time.Millisecond}}
+		r := must.Get(Run(t.Context(), o, func() { parts++ }))(t)
 		should.Be(t, parts, o.Steps(), "parts were done, foretold")
 		var names []string
 		spent := map[string]float64{}
@@ -45,8 +44,24 @@ func TestRun(t *testing.T) {
 		}
 		like := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 		if !like(sum, spent["sum"]) || !like(spent["sum"]+spent["remainder"], spent["whole"]) || spent["whole"] <= 0 || int(r.Bytes) != bytes ||
-			!like(spent[breakdown.Application]+spent[breakdown.MessageLayer], sum) || spent[breakdown.Application] <= 0 {
+			!like(spent[Application]+spent[MessageLayer], sum) || spent[Application] <= 0 {
 			t.Errorf("%d bytes: %v", bytes, spent)
 		}
+	}
+}
+
+// TestBorders: the wire and the receiver's NIC are seen at work for frames of each kind.
+func TestBorders(t *testing.T) {
+	for _, o := range []Options{{Bytes: 0}, {Bytes: 64}, {Bytes: 8 << 10}, {Bytes: 64, Eager: true}} {
+		p := must.Get(newPair(t.Context(), &o, true))(t)
+		for range 3 {
+			must.OK(t, p.once())
+			for _, f := range []phase{phasePost, phaseFetch, phaseWire, phaseDeliver, phaseRest, phasePoll} {
+				if p.line.marks[f] == 0 {
+					t.Errorf("%+v: a message without phase %d: %v", o, f, p.line.marks)
+				}
+			}
+		}
+		should.OK(t, p.Close())
 	}
 }

@@ -21,11 +21,7 @@ func mini(t testing.TB) *profile.Cells {
 
 func run(t testing.TB, o cellmodel.Options) *cellmodel.Result {
 	t.Helper()
-	r, err := cellmodel.Run(o)
-	if err != nil {
-		t.Fatalf("%+v: %v", o, err)
-	}
-	return r
+	return must.Get(cellmodel.Run(o))(t)
 }
 
 // platforms are MINI and others whose steps differ by up to a hundred times.

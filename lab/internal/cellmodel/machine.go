@@ -58,10 +58,6 @@ func (m *machine) run() {
 	}
 }
 
-func newMachine(p *profile.Cells, hosts int) *machine {
-	return &machine{Cells: p, nics: make([]nic, hosts), stored: p.Receive}
-}
-
 // post makes the program of a host send a message: a store, as soon as the ones before are
 // done, and then the message is in its FIFO. then is called when the receiver can see it.
 func (m *machine) post(from, to, channel int, step cells.Step, bytes int, then func()) *message {
@@ -97,7 +93,10 @@ func (m *machine) decide(host int) {
 	case cells.Receive:
 		c := n.received[0]
 		n.received = n.received[1:]
-		m.taken(c, len(n.received))
+		if m.fifo.told && len(n.received) <= startAt { // the peer that was stopped may go on
+			m.fifo.told = false
+			m.tell(c.of.from, false)
+		}
 		m.work(host, step, c, m.stored, func() { m.arrived(c) })
 	case cells.High:
 		c := m.nextCell(&n.high)

@@ -252,13 +252,6 @@ func (m *machine) admit(c cell) {
 	}
 }
 
-func (m *machine) taken(c cell, left int) {
-	if m.fifo.told && left <= startAt {
-		m.fifo.told = false
-		m.tell(c.of.from, false)
-	}
-}
-
 // tell sends a peer stop or start, which takes as long as a cell's way.
 func (m *machine) tell(host int, stop bool) {
 	m.At(m.Now+m.Path, happens, func() {

@@ -142,7 +142,7 @@ func Run(o Options) (*Result, error) {
 	case !(o.Busy >= 0 && o.Busy <= MaxBusy):
 		return nil, &option.Error{Option: "--busy", Value: fmt.Sprint(o.Busy), Allowed: fmt.Sprintf("0 to %d percent", MaxBusy)}
 	}
-	m := newMachine(o.Platform, 1+max(o.Participants, 1))
+	m := &machine{Cells: o.Platform, nics: make([]nic, 1+max(o.Participants, 1)), stored: o.Platform.Receive}
 	r := s.run(m, o)
 	if m.err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, m.err)

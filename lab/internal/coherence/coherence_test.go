@@ -27,11 +27,7 @@ func load(t testing.TB, name string) *profile.MemorySystem {
 
 func run(t testing.TB, o coherence.Options) *coherence.Result {
 	t.Helper()
-	r, err := coherence.Run(context.Background(), o)
-	if err != nil {
-		t.Fatalf("%s, %d bytes: %v", o.Mechanism, o.Bytes, err)
-	}
-	return r
+	return must.Get(coherence.Run(context.Background(), o))(t)
 }
 
 // count returns the transactions of a region on the sender's side.

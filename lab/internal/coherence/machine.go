@@ -163,7 +163,13 @@ func (m *machine) write(t Time, b int) Time {
 	blk := &m.blocks[b]
 	if blk.host < exclusive {
 		t = m.bus.run(t, func() phases { return m.own(b) })
-		m.enter(t, b)
+		// A NIC that follows the program sees this on the bus, and asks for the block that the program was in
+		// before. Two transactions a block if it is written in order; if the program comes back, the block becomes
+		// its own again, for two more.
+		if m.follows[blk.region] && m.writing != b {
+			m.finish(t)
+			m.writing = b
+		}
 	}
 	blk.host = modified
 	blk.written++
@@ -271,17 +277,6 @@ func (c *cache) use(line int) (hit bool, victim int) {
 func (c *cache) drop(line int) {
 	index := line % c.Sets()
 	c.sets[index] = slices.DeleteFunc(c.sets[index], func(l int) bool { return l == line })
-}
-
-// enter tells a NIC that follows the program that it writes to a block, which the bus has
-// shown at t: the NIC asks for the block that the program was in before. Two transactions a
-// block if it is written in order; if the program comes back, the block becomes its own
-// again, for two more.
-func (m *machine) enter(t Time, b int) {
-	if m.follows[m.blocks[b].region] && m.writing != b {
-		m.finish(t)
-		m.writing = b
-	}
 }
 
 // finish lets the NIC read the block that the program was in.

@@ -243,7 +243,10 @@ func (f *transfer) receive() {
 	}
 	m.place(Payload, f.Bytes, shared, false)
 	m.place(Descriptor, descriptorBytes, shared, false)
-	m.land(Payload)
+	// The message is in the NIC's memory. Until blocks are handed over, the host's copies are of the last one and are not read.
+	for i := range m.sizes[Payload] {
+		m.blocks[m.starts[Payload]+i].local = 1
+	}
 	data, began := m.full(), f.now
 	if f.Mechanism != EDT {
 		data = m.paced()
@@ -273,14 +276,6 @@ func (f *transfer) receive() {
 	f.spend(&f.User, m.read(t, status))
 	if f.Until == Consumed {
 		f.consume(f.now)
-	}
-}
-
-// land puts a message from the network into the NIC's memory. Until blocks are handed
-// over, the host's copies are of the last message and are not read.
-func (m *machine) land(r Region) {
-	for i := range m.sizes[r] {
-		m.blocks[m.starts[r]+i].local = 1
 	}
 }
 

@@ -1,4 +1,4 @@
-package drivercost_test
+package drivercost
 
 import (
 	"fmt"
@@ -10,16 +10,16 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
-	"github.com/trapeze-nic/trapeze/lab/internal/drivercost"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun(t *testing.T) {
 	parts := 0
-	r := must.Get(drivercost.Run(t.Context(), bench.Local{For: 4 * time.Millisecond, Pin: true}, func() { parts++ }))(t)
-	if parts != drivercost.Parts || len(r.Costs) != 4 {
+	r := must.Get(Run(t.Context(), bench.Local{For: 4 * time.Millisecond, Pin: true}, func() { parts++ }))(t)
+	if parts != Parts || len(r.Costs) != 4 {
 		t.Errorf("%d parts, %+v", parts, r)
 	}
 	for _, c := range r.Costs {
@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		}
-		if c.Median < c.Ns || c.Batch != 1 && c.Batch != drivercost.MaxBatch {
+		if c.Median < c.Ns || c.Batch != 1 && c.Batch != MaxBatch {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -38,15 +38,16 @@ func TestRun(t *testing.T) {
 // allocation; the device is told of all of it.
 func TestRound(t *testing.T) {
 	t.Setenv("TRAPEZE_TELEMETRY", "off") // its start allocates
-	for _, batch := range []int{1, 2, drivercost.MaxBatch} {
+	for _, batch := range []int{1, 2, MaxBatch} {
 		for _, withCQ := range []bool{false, true} {
 			t.Run(fmt.Sprint(batch, withCQ), func(t *testing.T) {
-				r := must.Get(drivercost.New(t.Context(), batch, withCQ))(t)
+				r := must.Get(New(t.Context(), batch, withCQ))(t)
 				const rounds = 200 // around the rings
 				should.Be(t, testing.AllocsPerRun(rounds-1, func() {
 					must.OK(t, r.Round())
 				}), 0, "allocations")
-				should.Be(t, r.Rung(), uint32(rounds*batch), "the doorbell says, want %d", rounds*batch)
+				doorbell := r.device.doorbells.Bytes()[datasheet.EndpointPage(r.vi.Number())+datasheet.DoorbellSend:]
+				should.Be(t, datasheet.LoadIndex(datasheet.IndexAt(doorbell)), uint32(rounds*batch), "the doorbell says")
 				should.OK(t, r.Close())
 			})
 		}
@@ -58,7 +59,7 @@ func BenchmarkDriver(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		for _, withCQ := range []bool{false, true} {
 			b.Run(fmt.Sprintf("batch-%d/cq-%v", batch, withCQ), func(b *testing.B) {
-				r := must.Get(drivercost.New(b.Context(), batch, withCQ))(b)
+				r := must.Get(New(b.Context(), batch, withCQ))(b)
 				defer func() {
 					should.OK(b, r.Close())
 				}()

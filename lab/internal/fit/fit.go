@@ -350,22 +350,18 @@ func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
 			fitted = append(fitted, observation{r, max(resolution, 0.5/r.Figure.Low)})
 		}
 	}
-	x, _, err := minimise(func(x []float64) (float64, error) { return transferCost(ctx, base, fitted, x) }, transferKnowledge.start, 0.25, transferSteps)
+	x, _, err := minimise(func(x []float64) (float64, error) {
+		x, sum := clamp(x, transferKnowledge.limits)
+		candidate := ApplyTransfer(base, Interface{x[0], x[1]})
+		m := published.NewModel(ctx, profile.Hosts.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
+		off, err := squares(m, fitted)
+		return sum + off + transferKnowledge.deviations(x), err
+	}, transferKnowledge.start, 0.25, transferSteps)
 	if err != nil {
 		return Interface{}, err
 	}
 	x, _ = clamp(x, transferKnowledge.limits)
 	return Interface{math.Round(x[0]), math.Round(x[1])}, nil
-}
-
-// transferCost is the sum of squared deviations of the rows, from the expectations, and of
-// parameters outside their limits.
-func transferCost(ctx context.Context, base *profile.MemorySystem, rows []observation, x []float64) (float64, error) {
-	x, sum := clamp(x, transferKnowledge.limits)
-	candidate := ApplyTransfer(base, Interface{x[0], x[1]})
-	m := published.NewModel(ctx, profile.Hosts.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
-	off, err := squares(m, rows)
-	return sum + off + transferKnowledge.deviations(x), err
 }
 
 // ApplyTransfer returns a copy of a memory system with other parameters.

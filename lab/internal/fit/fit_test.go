@@ -2,6 +2,7 @@ package fit_test
 
 import (
 	"context"
+	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -78,10 +79,7 @@ func TestProfilesAreAMinimum(t *testing.T) {
 		for i, field := range []string{"Read", "Write", "Overhead", "Host"} {
 			for _, factor := range []float64{0.97, 1.03} {
 				p := base
-				p.Platforms = map[string]fit.Own{}
-				for k, o := range base.Platforms {
-					p.Platforms[k] = o
-				}
+				p.Platforms = maps.Clone(base.Platforms)
 				own := p.Platforms[name]
 				v := reflect.ValueOf(&own).Elem().Field(i)
 				v.SetFloat(v.Float() * factor)

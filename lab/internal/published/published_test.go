@@ -183,11 +183,7 @@ func TestComputations(t *testing.T) {
 		{"9-10,%,,range of reductions by edt,sonic-via,cc-dma-intv cc-dma-retry,,,,,", "range of reductions by edt: sonic-via, cc-dma-intv cc-dma-retry"},
 		{"9,us,,DMA beside a block copy,natoma,,4096,,,,", "DMA beside a block copy: natoma, 4096 B"},
 	} {
-		r, err := read(t, c.columns)
-		if err != nil {
-			t.Errorf("%s: %v", c.columns, err)
-			continue
-		}
+		r := must.Get(read(t, c.columns))(t)
 		if c.what != "" && r.What() != c.what {
 			t.Errorf("%s: %q, want %q", c.columns, r.What(), c.what)
 		}
@@ -273,12 +269,8 @@ func TestFigures(t *testing.T) {
 		{">120", "", 130, 0}, {">120", "", 114, -0.05}, {"100", ">", 101, 0},
 		{"120-132", "", 121, 0}, {"100-120", "", 126, 0.05},
 	} {
-		r, err := read(t, c.value+",MB/s,"+c.bound+",link bandwidth,alcor,,,,,,")
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if got := r.Figure.Error(c.computed); got < c.want-1e-9 || got > c.want+1e-9 {
+		r := must.Get(read(t, c.value+",MB/s,"+c.bound+",link bandwidth,alcor,,,,,,"))(t)
+		if got := r.Figure.Error(c.computed); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s%s against %v: %v, want %v", c.bound, c.value, c.computed, got, c.want)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -135,14 +134,6 @@ func (f *flow) post() {
 			f.frames[next].posted = last
 		}
 	}
-}
-
-func (f *flow) arrivals() []virtual.Frame {
-	frames := make([]virtual.Frame, len(f.frames))
-	for i, one := range f.frames {
-		frames[i] = virtual.Frame{Posted: one.posted - f.frames[0].posted, Bytes: one.bytes}
-	}
-	return frames
 }
 
 func (f *flow) has(e dmalog.Engine) bool { return slices.Contains(f.engines, e) }

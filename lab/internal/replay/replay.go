@@ -64,7 +64,10 @@ func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profil
 	if err != nil {
 		return nil, err
 	}
-	o := virtual.Options{Profile: platform, Plan: plan, Frames: f.arrivals(), Burst: setup.Burst, Log: true}
+	o := virtual.Options{Profile: platform, Plan: plan, Burst: setup.Burst, Log: true}
+	for _, one := range f.frames {
+		o.Frames = append(o.Frames, virtual.Frame{Posted: one.posted - f.frames[0].posted, Bytes: one.bytes})
+	}
 	if platform == nil {
 		o.Profile = f.platform(setup)
 	}

@@ -21,9 +21,8 @@ import (
 
 func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	p := must.Get(profile.Hosts.Load("p6-natoma"))(t)
-	rows, err := published.Read(strings.NewReader(published.Columns+"\nr1,s,q,c,59,MB/s,,stream bandwidth,alcor,store-and-forward,8192,,,,\n"+
-		"r2,s,quantity,,50,MB/s,>,stream bandwidth,alcor,store-and-forward,8192,,,,\n"), "r.csv")
-	must.OK(t, err)
+	rows := must.Get(published.Read(strings.NewReader(published.Columns+"\nr1,s,q,c,59,MB/s,,stream bandwidth,alcor,store-and-forward,8192,,,,\n"+
+		"r2,s,quantity,,50,MB/s,>,stream bandwidth,alcor,store-and-forward,8192,,,,\n"), "r.csv"))(t)
 	steps := 0
 	o := report.PageOptions{Profiles: []*profile.Profile{p}, Published: rows, Progress: func() error { steps++; return nil }}
 	page := must.Get(report.Page(context.Background(), o))(t)
@@ -70,17 +69,15 @@ func TestPauses(t *testing.T) {
 	for packet := range int64(5) {
 		log = append(log, dmalog.Record{Packet: int(packet), Engine: dmalog.HostTx, Start: packet * 10 * us, End: (packet*10 + 9) * us, Bytes: 64})
 	}
-	whole, err := report.Case{Recorded: log, Source: "DMA log a"}.Flow(t.Context())
-	if err != nil || !strings.Contains(string(whole), ">DMA log a: 5 transfers<") || !strings.Contains(string(whole), ">4</text>") {
-		t.Errorf("without a pause: %v, %s", err, whole)
-	}
+	whole := string(must.Get(report.Case{Recorded: log, Source: "DMA log a"}.Flow(t.Context()))(t))
+	should.Contain(t, whole, ">DMA log a: 5 transfers<", "without a pause")
+	should.Contain(t, whole, ">4</text>", "without a pause")
 	for _, at := range []int64{100_000 * us, 7_000_000 * us} {
 		log = append(log, dmalog.Record{Packet: 6, Engine: dmalog.NetTx, Start: at, End: at + us, Bytes: 64})
 	}
-	svg, err := report.Case{Recorded: log, Source: "DMA log a"}.Flow(t.Context())
-	if err != nil || !strings.Contains(string(svg), "DMA log a: 7 transfers in 7000001 us; drawn are 5 of them, between pauses") || !strings.Contains(string(svg), ">4</text>") {
-		t.Errorf("with pauses: %v, %s", err, svg)
-	}
+	svg := string(must.Get(report.Case{Recorded: log, Source: "DMA log a"}.Flow(t.Context()))(t))
+	should.Contain(t, svg, "DMA log a: 7 transfers in 7000001 us; drawn are 5 of them, between pauses")
+	should.Contain(t, svg, ">4</text>", "with pauses")
 }
 
 func load(t testing.TB, name string) *profile.Profile {

@@ -82,23 +82,11 @@ func (m *machine) netTxReady(f *flow) bool {
 		return false
 	}
 	f.send.SetBacklog(f.postedFrames - f.started)
-	want, ok := f.send.Threshold(f.hostTx.progress(m.Now))
-	if !ok {
-		return false
+	want, ready := enough(f.send, f.hostTx.progress(m.Now))
+	if !ready && want > 0 {
+		m.Set(f.events[netTxReady], f.hostTx.reaches(want))
 	}
-	view, _ := f.send.Head()
-	arrived := view.Arrived
-	if view.Arrived < view.Length {
-		arrived = f.hostTx.progress(m.Now)
-		if needsEnd(f.send, view, want) {
-			return false
-		}
-	}
-	if arrived >= want {
-		return true
-	}
-	m.Set(f.events[netTxReady], f.hostTx.reaches(want))
-	return false
+	return ready
 }
 
 // hostRcvReady is the same question for hostRcv.
@@ -107,30 +95,33 @@ func (m *machine) hostRcvReady(f *flow) bool {
 	if f.hostRcv.active || f.headers <= f.delivered {
 		return false
 	}
-	want, ok := f.receive.Threshold(m.arrived(f))
-	if !ok {
-		return false
-	}
-	view, _ := f.receive.Head()
-	arrived := view.Arrived
-	if view.Arrived < view.Length {
-		arrived = m.arrived(f)
-		if needsEnd(f.receive, view, want) {
-			return false
-		}
-	}
-	if arrived >= want {
-		return true
-	}
-	if f.wire.count > 0 {
+	want, ready := enough(f.receive, m.arrived(f))
+	if !ready && want > 0 && f.wire.count > 0 {
 		if b := m.o.Burst; b > 1 {
-			want = min((want+b-1)/b*b, view.Length)
+			v, _ := f.receive.Head()
+			want = min((want+b-1)/b*b, v.Length)
 		}
 		if pulse := f.wire.front(); want-f.wire.landed <= pulse.bytes {
 			m.Set(f.events[hostRcvReady], pulse.reaches(want-f.wire.landed))
 		}
 	}
-	return false
+	return ready
+}
+
+// enough reports whether as much of a frame has arrived as a device waits for, and returns how much that is; 0 if no
+// progress counter will tell.
+func enough(d *pipeline.Device, arrived int) (want int, ready bool) {
+	want, ok := d.Threshold(arrived)
+	if !ok {
+		return 0, false
+	}
+	switch view, _ := d.Head(); {
+	case view.Arrived == view.Length:
+		arrived = view.Arrived
+	case needsEnd(d, view, want):
+		return 0, false
+	}
+	return want, arrived >= want
 }
 
 // greatestFrame is the payload that the firmware of 1997 was built for, in bytes (cut-through
