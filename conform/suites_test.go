@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/scripttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -45,9 +46,8 @@ func TestChannels(t *testing.T) {
 		}
 		before := excuses.Load()
 		Channels().Run(t, "emulated"+c.options, func(t *testing.T) (a, b *via.NIC) { return OnMemory(t, c.options, via.Options{}) })
-		if excused := excuses.Load() - before; excused > 0 != c.lossy {
-			t.Errorf("%q: %d times something was excused by losses", c.options, excused)
-		}
+		excused := excuses.Load() - before
+		should.Hold(t, excused > 0 == c.lossy, "%q: %d times something was excused by losses", c.options, excused)
 	}
 }
 

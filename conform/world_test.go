@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
@@ -58,9 +59,7 @@ func TestLinkComesUpLater(t *testing.T) {
 	w.beginTally()
 	x, y := w.channels(channel.Options{})
 	w.deliver(x, y, datasheet.PriorityHigh, 0, w.words(5))
-	if w.lost() {
-		t.Errorf("the wire is said to have lost something: %d frames before there was a link", port.lost)
-	}
+	should.Hold(t, !w.lost(), "the wire is said to have lost something: %d frames before there was a link", port.lost)
 }
 
 // jammed takes no frame for a while, then one with a cell, and for a while no other such.

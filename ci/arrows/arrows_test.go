@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestRepository checks this repository.
@@ -18,9 +19,7 @@ func TestRepository(t *testing.T) {
 	for _, p := range r.loneLeaves() {
 		t.Error(p)
 	}
-	if r.Files < 20 {
-		t.Errorf("found only %d source files: is this the root of the module?", r.Files)
-	}
+	should.Hold(t, r.Files >= 20, "found only %d source files: is this the root of the module?", r.Files)
 }
 
 // TestRules checks the rules themselves on one file at a time.
@@ -131,9 +130,7 @@ func TestCheckSkipsWhatIsNotSource(t *testing.T) {
 		"via/testdata/x.go": bad, ".git/x.go": bad, "via/notes.txt": bad,
 		"via/nic.go": {Data: []byte("package via\n")},
 	})
-	if err != nil || len(r.Violations) > 0 || r.Files != 1 {
-		t.Errorf("got %+v, %v", r, err)
-	}
+	should.Hold(t, err == nil && len(r.Violations) == 0 && r.Files == 1, "got %+v, %v", r, err)
 	if _, err := Check(fstest.MapFS{"via/nic.go": bad}); err == nil {
 		t.Error("a file that cannot be parsed goes unnoticed")
 	}

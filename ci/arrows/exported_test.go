@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // root is the folder of the main module.
@@ -43,9 +44,7 @@ func TestExported(t *testing.T) {
 		return err
 	}))
 	t.Logf("%d exported names: %v", all, rooms)
-	if all > mostExported {
-		t.Errorf("%d exported names, at most %d: what only its own package uses is not exported", all, mostExported)
-	}
+	should.Hold(t, all <= mostExported, "%d exported names, at most %d: what only its own package uses is not exported", all, mostExported)
 }
 
 // hidden reports whether users cannot import what is below a folder of this name.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // mostLines is the ceiling of all lines of Go that are no tests, all modules together. It only
@@ -33,7 +34,5 @@ func TestLines(t *testing.T) {
 		return err
 	}))
 	t.Logf("%d lines: %v", all, lines)
-	if all > mostLines {
-		t.Errorf("the project has %d lines of Go that are no tests, at most %d", all, mostLines)
-	}
+	should.Hold(t, all <= mostLines, "the project has %d lines of Go that are no tests, at most %d", all, mostLines)
 }

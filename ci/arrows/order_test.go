@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // orders list the files of rooms from the bottom up, by the packages inside a room ("." is the room's own). An
@@ -106,27 +107,20 @@ func filesInOrder(order string) (files []string) {
 func checkOrder(t *testing.T, room string, order []string, most int, alone bool) {
 	arrows, files := arrowsWithin(t, room, alone)
 	for _, f := range files {
-		if !slices.Contains(order, f) {
-			t.Errorf("%s/%s has no place in the order", room, f)
-		}
+		should.Hold(t, slices.Contains(order, f), "%s/%s has no place in the order", room, f)
 	}
 	for _, f := range order {
-		if !slices.Contains(files, f) {
-			t.Errorf("the order has %s/%s, which is not there", room, f)
-		}
+		should.Hold(t, slices.Contains(files, f), "the order has %s/%s, which is not there", room, f)
 	}
 	var up []fileArrow
 	for a := range arrows {
 		if slices.Index(order, a.to) > slices.Index(order, a.from) {
-			if up = append(up, a); path.Dir(a.from) != path.Dir(a.to) {
-				t.Errorf("%s/%s uses %s, of a package above it", room, a.from, a.to)
-			}
+			up = append(up, a)
+			should.Hold(t, path.Dir(a.from) == path.Dir(a.to), "%s/%s uses %s, of a package above it", room, a.from, a.to)
 		}
 	}
 	t.Logf("%d files, %d arrows, %d back up", len(files), len(arrows), len(up))
-	if len(files) < 20 || len(arrows) < 100 {
-		t.Errorf("only %d files and %d arrows were found", len(files), len(arrows))
-	}
+	should.Hold(t, len(files) >= 20 && len(arrows) >= 100, "only %d files and %d arrows were found", len(files), len(arrows))
 	if len(up) > most {
 		slices.SortFunc(up, func(a, b fileArrow) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 		for _, a := range up {

@@ -29,9 +29,8 @@ func TestRun(t *testing.T) {
 
 func TestRunArguments(t *testing.T) {
 	for _, args := range [][]string{{"-no-such-flag"}, {"stray"}} {
-		if err := run(t.Context(), args, new(strings.Builder)); err == nil {
-			t.Errorf("run(%q) succeeds", args)
-		}
+		err := run(t.Context(), args, new(strings.Builder))
+		should.Hold(t, err != nil, "run(%q) succeeds", args)
 	}
 }
 
@@ -129,8 +128,7 @@ func TestParseListing(t *testing.T) {
 		"TEXT a.F(SB) f.s\n  f.s:7\t0x10\t\tc3\t\t\tRET\t\n",
 		"  f.s:7\t0x10\t\tc3\t\t\tRET // retq\t\n",
 	} {
-		if _, err := parseListing(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is accepted", bad)
-		}
+		_, err := parseListing(strings.NewReader(bad))
+		should.Hold(t, err != nil, "%q is accepted", bad)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestRepository checks this repository.
@@ -52,9 +53,8 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Check(fstest.MapFS{}); err == nil {
-		t.Error("a missing data sheet goes unnoticed")
-	}
+	_, err := Check(fstest.MapFS{})
+	should.Hold(t, err != nil, "a missing data sheet goes unnoticed")
 }
 
 // TestFrontPage: the README has 120 lines and 8 KiB at most, the first program in it is that

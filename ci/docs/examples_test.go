@@ -26,9 +26,7 @@ func example(t *testing.T, name string) string {
 func examples(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(kmodNotes, "examples", pattern))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%s: %v, %v", pattern, files, err)
-	}
+	must.Hold(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
 	for i, f := range files {
 		files[i] = filepath.Base(f)
 	}
@@ -77,9 +75,8 @@ func TestUnits(t *testing.T) {
 		c.Dir = dir
 		c.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 		// Keys that it does not know are no failure, but it says so.
-		if out, err := c.CombinedOutput(); err != nil || len(out) != 0 {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
+		out, err := c.CombinedOutput()
+		should.Hold(t, err == nil && len(out) == 0, "%s: %v\n%s", name, err, out)
 	}
 }
 
@@ -101,17 +98,13 @@ func TestUdevRules(t *testing.T) {
 			}
 			n++
 			for _, part := range strings.Split(line, ", ") {
-				if !assignment.MatchString(part) {
-					t.Errorf("%s: %s in %s", name, part, line)
-				}
+				should.Hold(t, assignment.MatchString(part), "%s: %s in %s", name, part, line)
 			}
 			if !strings.Contains(line, `SUBSYSTEM=="misc", KERNEL=="iommu"`) && !address.MatchString(line) {
 				t.Errorf("%s: %s is not for one function", name, line)
 			}
 		}
-		if n == 0 {
-			t.Errorf("%s has no rules", name)
-		}
+		should.Hold(t, n != 0, "%s has no rules", name)
 		t.Run(name+" by udev", func(t *testing.T) {
 			needs(t, "udevadm")
 			if exec.Command("udevadm", "verify", "--help").Run() != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 var (
@@ -49,9 +50,7 @@ func TestNamed(t *testing.T) {
 				t.Errorf("%s names %s, which is not there", page, name)
 			case identifier.MatchString(name):
 				for _, w := range strings.Split(name, ".") {
-					if !words[w] {
-						t.Errorf("%s names %s, and no Go file has %s", page, name, w)
-					}
+					should.Hold(t, words[w], "%s names %s, and no Go file has %s", page, name, w)
 				}
 			}
 		}

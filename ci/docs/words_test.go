@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // metaphors are words that this project once used where VIA, PCI and TCP have others:
@@ -102,8 +103,6 @@ func TestWords(t *testing.T) {
 		{"comment of another room", "vfio/x.go", "package vfio // hangs\n", 1},
 	} {
 		problems, err := checkWords(fstest.MapFS{tt.file: {Data: []byte(tt.text)}})
-		if err != nil || len(problems) != tt.found {
-			t.Errorf("%s: %q, %v", tt.name, problems, err)
-		}
+		should.Hold(t, err == nil && len(problems) == tt.found, "%s: %q, %v", tt.name, problems, err)
 	}
 }

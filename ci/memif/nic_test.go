@@ -102,9 +102,8 @@ func (s *station) send(frames [][]byte) {
 			copy(s.Memory.Bytes()[i*s.most:], f)
 			s.Prepare(s.t, s.Send[i], i*s.most, len(f))
 		}
-		if n, err := s.VI.PostSendBatch(s.Send[:len(batch)]); err != nil {
-			s.t.Fatalf("posted %d of %d: %v", n, len(batch), err)
-		}
+		n, err := s.VI.PostSendBatch(s.Send[:len(batch)])
+		must.Hold(s.t, err == nil, "posted %d of %d: %v", n, len(batch), err)
 		for range batch {
 			s.until("a send", s.VI.SendDone)
 		}

@@ -118,9 +118,7 @@ func TestWrongSecretAndID(t *testing.T) {
 			pmd := testpmd.Launch(t, testpmd.Options{Devices: []string{memifDevice(0, tt.role, socket, tt.device)}, Mode: "io",
 				More: []string{"--disable-link-check"}})
 			pmd.Await("to be refused", func() bool { return errors.Is(p.Stats().Err, tt.want) })
-			if p.LinkUp() {
-				t.Error("link is up")
-			}
+			should.Hold(t, !p.LinkUp(), "link is up")
 		})
 	}
 }
@@ -174,9 +172,8 @@ func TestZeroCopyClient(t *testing.T) {
 		EAL: []string{"--single-file-segments"}})
 	pmd.Await("link up", p.LinkUp)
 	pmd.Do("start")
-	if s := p.Stats(); !s.Guarded {
-		t.Errorf("stats %+v", s)
-	}
+	s := p.Stats()
+	should.Hold(t, s.Guarded, "stats %+v", s)
 	for range 10 {
 		echo(t, p, 200)
 	}

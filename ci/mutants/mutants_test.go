@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 var (
@@ -20,15 +21,11 @@ var (
 // TestPatches: each patch applies to the sources, and says what it breaks and who notices that.
 func TestPatches(t *testing.T) {
 	patches, err := filepath.Glob("patches/*.patch")
-	if err != nil || len(patches) == 0 {
-		t.Fatalf("%v, %v", patches, err)
-	}
+	must.Hold(t, err == nil && len(patches) != 0, "%v, %v", patches, err)
 	for _, p := range patches {
 		t.Run(filepath.Base(p), func(t *testing.T) {
 			text := must.Get(os.ReadFile(p))(t)
-			if !breaks.Match(text) || !noticed.Match(text) {
-				t.Error("it does not say what it breaks, or which suites have to notice that")
-			}
+			should.Hold(t, breaks.Match(text) && noticed.Match(text), "it does not say what it breaks, or which suites have to notice that")
 			name := must.Get(filepath.Abs(p))(t)
 			cmd := exec.CommandContext(t.Context(), "git", "apply", "--check", name)
 			cmd.Dir = "../.."

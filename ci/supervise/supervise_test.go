@@ -123,16 +123,12 @@ func TestEnd(t *testing.T) {
 func TestInterruptible(t *testing.T) {
 	out, err := command(t, `kill -INT $$; echo "still here"`).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 130 || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
-	}
+	should.Hold(t, errors.As(err, &exit) && exit.ExitCode() == 130 && len(out) == 0, "%v: %s", err, out)
 }
 
 // TestNested: within itself it changes nothing.
 func TestNested(t *testing.T) {
 	out, err := command(t, `echo "$TMPDIR"; ./run sh -c 'echo "$TMPDIR"'`).CombinedOutput()
 	lines := strings.Fields(string(out))
-	if err != nil || len(lines) != 2 || lines[0] != lines[1] {
-		t.Errorf("%v: %s", err, out)
-	}
+	should.Hold(t, err == nil && len(lines) == 2 && lines[0] == lines[1], "%v: %s", err, out)
 }

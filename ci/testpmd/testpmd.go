@@ -29,13 +29,11 @@ func Needs(t testing.TB, required, run string, drivers ...string) {
 	if os.Getenv(required) == "" {
 		t.Skip("runs dpdk-testpmd: run " + run)
 	}
-	if _, err := exec.LookPath("dpdk-testpmd"); err != nil {
-		t.Fatal("dpdk-testpmd is missing: install Debian's package dpdk-dev")
-	}
+	_, err := exec.LookPath("dpdk-testpmd")
+	must.Hold(t, err == nil, "dpdk-testpmd is missing: install Debian's package dpdk-dev")
 	for _, driver := range drivers {
-		if found, _ := filepath.Glob("/usr/lib/*/dpdk/pmds-*/librte_net_" + driver + ".so*"); len(found) == 0 {
-			t.Fatalf("DPDK's driver net_%s is missing: install Debian's package librte-meta-net", driver)
-		}
+		found, _ := filepath.Glob("/usr/lib/*/dpdk/pmds-*/librte_net_" + driver + ".so*")
+		must.Hold(t, len(found) != 0, "DPDK's driver net_%s is missing: install Debian's package librte-meta-net", driver)
 	}
 }
 
@@ -136,9 +134,7 @@ func (p *Process) Await(what string, is func() bool) {
 			p.t.Fatalf("waited for %s: testpmd has ended: %v", what, p.cmd.ProcessState)
 		default:
 		}
-		if time.Now().After(end) {
-			p.t.Fatalf("waited in vain for %s", what)
-		}
+		must.Hold(p.t, !time.Now().After(end), "waited in vain for %s", what)
 	}
 }
 

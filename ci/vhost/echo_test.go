@@ -25,9 +25,7 @@ func echo(t *testing.T, pool *ethernet.Pool, q ethernet.Queue, first, count int,
 	want := make([]byte, 1514)
 	sent, received := first, first
 	for received < first+count {
-		if over() {
-			t.Fatalf("%d frames were sent, %d came back", sent-first, received-first)
-		}
+		must.Hold(t, !over(), "%d frames were sent, %d came back", sent-first, received-first)
 		n := q.Cache().Alloc(frames[:min(len(frames), first+count-sent, 256-(sent-received))])
 		for i := range n {
 			frames[i].Length = uint16(lengthOf(sent + i))
@@ -73,9 +71,8 @@ func TestEcho(t *testing.T) {
 				if interrupts && c.Interrupts == 0 {
 					t.Error("no interrupts")
 				}
-				if l, err := p.Link(); err != nil || !l.Up {
-					t.Errorf("%+v, %v", l, err)
-				}
+				l, err := p.Link()
+				should.Hold(t, err == nil && l.Up, "%+v, %v", l, err)
 			})
 		}
 	}
@@ -118,9 +115,7 @@ func TestRestart(t *testing.T) {
 				if errors.Is(err, ethernet.ErrDeviceGone) {
 					break
 				}
-				if err != nil || over() {
-					t.Fatalf("the back end has ended: %v", err)
-				}
+				must.Hold(t, err == nil && !over(), "the back end has ended: %v", err)
 			}
 			if err := p.Restart(t.Context()); err == nil {
 				t.Fatal("restarted without a back end")
@@ -128,9 +123,7 @@ func TestRestart(t *testing.T) {
 			pmd = backEnd(t, socket, testpmd.Options{Mode: "io"})
 			over = timeout(0)
 			for err := p.Restart(t.Context()); err != nil; err = p.Restart(t.Context()) {
-				if over() {
-					t.Fatal(err)
-				}
+				must.Hold(t, !over(), "%+v", err)
 			}
 			pmd.Do("start")
 			echo(t, pool, p.Queue(0), 0, 2000, false)

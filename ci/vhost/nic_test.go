@@ -90,9 +90,7 @@ func TestNICsFindTestpmdAgain(t *testing.T) {
 	wait := func(up bool) {
 		t.Helper()
 		for over := timeout(0); links[0].Load() != up || links[1].Load() != up; time.Sleep(time.Millisecond) {
-			if over() {
-				t.Fatalf("the links are not up=%v", up)
-			}
+			must.Hold(t, !over(), "the links are not up=%v", up)
 		}
 	}
 	var nics [2]*via.NIC

@@ -190,9 +190,7 @@ func passed(t *testing.T, binary, covdata, operation string) (each string, all m
 	}
 	run(t, binary, operation, counters)
 	list, err := filepath.Glob(counters + "/*")
-	if err != nil || len(list) == 0 {
-		t.Fatalf("no counters: %v", err)
-	}
+	must.Hold(t, err == nil && len(list) != 0, "no counters: %v", err)
 	each = strings.Join(list, ",")
 	run(t, covdata, "intersect", "-i="+each, "-o="+common)
 	all = covered(run(t, covdata, "func", "-i="+common))

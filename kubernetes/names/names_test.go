@@ -46,9 +46,7 @@ func TestNames(t *testing.T) {
 func onlySlice(t *testing.T, api kubernetes.Interface, name string) *discovery.EndpointSlice {
 	t.Helper()
 	list, err := api.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{LabelSelector: discovery.LabelServiceName + "=" + name})
-	if err != nil || len(list.Items) != 1 {
-		t.Fatal(list, err)
-	}
+	must.Hold(t, err == nil && len(list.Items) == 1, "%+v %+v", list, err)
 	return &list.Items[0]
 }
 

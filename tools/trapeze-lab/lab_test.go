@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
@@ -136,9 +137,8 @@ func TestProfile(t *testing.T) {
 // TestCells: the picture of docs/channels.md is what the command draws.
 func TestCells(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cells.svg")
-	if o := run(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file); o.Code != 0 {
-		t.Fatalf("%+v", o)
-	}
+	o := run(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file)
+	must.Hold(t, o.Code == 0, "%+v", o)
 	drawn, err := os.ReadFile(file)
 	shown, otherErr := os.ReadFile("../../docs/cells.svg")
 	if err := errors.Join(err, otherErr); err != nil || string(drawn) != string(shown) {

@@ -18,9 +18,7 @@ func TestAgentQuickStart(t *testing.T) {
 	text := must.Get(os.ReadFile("../../docs/agent.md"))(t)
 	_, file, ok := strings.Cut(string(text), "<<'END'\n")
 	file, _, ended := strings.Cut(file, "\nEND\n")
-	if !ok || !ended || !strings.Contains(file, "/tmp/agent.sock") {
-		t.Fatalf("the quick start has another form: %q", file)
-	}
+	must.Hold(t, ok && ended && strings.Contains(file, "/tmp/agent.sock"), "the quick start has another form: %q", file)
 	dir, err := os.MkdirTemp("", "quickstart") // t.TempDir lets no other user in
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -34,9 +32,7 @@ func TestAgentQuickStart(t *testing.T) {
 		err = os.WriteFile(input, []byte("a file"), 0o644)
 	}
 	program, operr := os.Open(trapeze)
-	if err != nil || operr != nil {
-		t.Fatal(err, operr)
-	}
+	must.Hold(t, err == nil && operr == nil, "%+v %+v", err, operr)
 	defer program.Close()
 	agent := exec.Command(trapeze, "agent", "--file", config)
 	said, err := agent.StderrPipe()
@@ -75,9 +71,7 @@ func TestAgentQuickStart(t *testing.T) {
 	if err == nil {
 		got, err = os.ReadFile(output)
 	}
-	if err != nil || string(got) != "a file" {
-		t.Errorf("%q, %v", got, err)
-	}
+	should.Hold(t, err == nil && string(got) == "a file", "%q, %v", got, err)
 	if os.Getuid() == 0 {
 		must.OK(t, os.Chmod(socket, 0o660))
 		if said, err := other("agent", "list").CombinedOutput(); err == nil || !strings.Contains(string(said), "mode and group in the agent's file") {

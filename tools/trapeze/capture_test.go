@@ -98,9 +98,8 @@ func TestCapture(t *testing.T) {
 		file := filepath.Join(dir, name)
 		p := start(t, append([]string{"capture", "--device", address, "--output", file, "--count", "20", "--match", "vi=1,ether=0x88b5", "--json"}, args...)...)
 		p.exit(t, long, 0)
-		if c := p.captured(t); c.Matched != 20 || c.Frames < 20 || c.Ended != "count" {
-			t.Errorf("%s: %+v", name, c)
-		}
+		c := p.captured(t)
+		should.Hold(t, c.Matched == 20 && c.Frames >= 20 && c.Ended == "count", "%s: %+v", name, c)
 		lines := tshark(t, file, "-e", "eth.type", "-e", "frame.cap_len", "-e", "frame.len")
 		should.Be(t, len(lines), 20, "%s: frames", name)
 		for _, l := range lines {
@@ -114,9 +113,8 @@ func TestCapture(t *testing.T) {
 	}
 	p := start(t, "capture", "--device", strconv.Itoa(owner.Process.Pid), "--output", "-", "--max-bytes", "1K")
 	p.exit(t, long, 0, "ended    max-bytes")
-	if n := p.stdout.Len(); n < 1024 || n > 64<<10 {
-		t.Errorf("%d bytes on stdout", n)
-	}
+	n := p.stdout.Len()
+	should.Hold(t, n >= 1024 && n <= 64<<10, "%d bytes on stdout", n)
 }
 
 // TestCaptureEnds: a file is whole whoever ends it. That the owner was killed is an error.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // nicChannels is what a NIC says of its channels.
@@ -61,9 +62,7 @@ func TestChannelPing(t *testing.T) {
 					Priority string
 					Rounds   int
 				}](t, ping)
-				if r.Priority != priority || r.Rounds != 5 {
-					t.Errorf("%+v", r)
-				}
+				should.Hold(t, r.Priority == priority && r.Rounds == 5, "%+v", r)
 			}
 			interrupted(t, listen)
 			l := decoded[struct {

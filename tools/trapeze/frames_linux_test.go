@@ -48,9 +48,7 @@ func TestFramesLinux(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if echo.ended() || time.Now().After(deadline) {
-			t.Fatalf("no answer: %s; %s", out, echo.stderr.String())
-		}
+		must.Hold(t, !echo.ended() && !time.Now().After(deadline), "no answer: %s; %s", out, echo.stderr.String())
 	}
 	answers := 0
 	for _, c := range []struct {
@@ -61,9 +59,7 @@ func TestFramesLinux(t *testing.T) {
 		out, err := linux("ping", "-f", "-q", "-c", strconv.Itoa(c.count), "-s", strconv.Itoa(c.size), "-M", "do", c.to)
 		var sent, received int
 		at := strings.Index(out, "---\n")
-		if at < 0 {
-			t.Fatalf("%v: %v, %s", c, err, out)
-		}
+		must.Hold(t, at >= 0, "%v: %v, %s", c, err, out)
 		if _, err := fmt.Sscanf(out[at+4:], "%d packets transmitted, %d received", &sent, &received); err != nil {
 			t.Fatalf("%v: %v in %s", c, err, out)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // says waits until a process says something on stderr.
@@ -39,8 +40,7 @@ func TestFramesInterrupted(t *testing.T) {
 			_, _, err = r.ReadPacketData()
 		}
 		_ = f.Close()
-		if matched := regexp.MustCompile(fmt.Sprintf(`(?m)^matched +%d$`, n-1)); n < 101 || !matched.MatchString(dump.stdout.String()) {
-			t.Errorf("%d frames in the file; %s", n-1, dump.stdout.String())
-		}
+		matched := regexp.MustCompile(fmt.Sprintf(`(?m)^matched +%d$`, n-1))
+		should.Hold(t, n >= 101 && matched.MatchString(dump.stdout.String()), "%d frames in the file; %s", n-1, dump.stdout.String())
 	}
 }

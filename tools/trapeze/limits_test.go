@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // limited runs a command in a process with a limit that the shell's ulimit sets.
@@ -29,9 +30,7 @@ func oneLine(t *testing.T, limit string, p *process) {
 	if strings.Contains(said, "ThreadSanitizer") {
 		t.Skip("the race detector has not found its memory")
 	}
-	if p.ProcessState.ExitCode() == 0 {
-		t.Errorf("ulimit %s: %s succeeds", limit, p.name)
-	}
+	should.Hold(t, p.ProcessState.ExitCode() != 0, "ulimit %s: %s succeeds", limit, p.name)
 	if !strings.HasPrefix(said, "trapeze: ") || strings.Count(said, "\n") != 1 || !strings.Contains(said, "ulimit "+limit[:2]) {
 		t.Errorf("ulimit %s: %s says %.400q", limit, p.name, said)
 	}
@@ -77,9 +76,7 @@ func TestWithoutProc(t *testing.T) {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		t.Skip("this host lets no user make a namespace: ", err)
 	}
-	if err != nil || !strings.Contains(string(said), "received     1\n") {
-		t.Errorf("%v, %s", err, said)
-	}
+	should.Hold(t, err == nil && strings.Contains(string(said), "received     1\n"), "%v, %s", err, said)
 }
 
 // needsNothing skips a test of a program that the kernel starts by way of another one: with cgo, tests are

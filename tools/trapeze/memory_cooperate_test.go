@@ -44,9 +44,7 @@ func TestMemoryCooperate(t *testing.T) {
 		r.Reads.Own+r.Reads.Clients+r.Reads.Servers != 500 || r.Reads.Own == 0 || r.Reads.Clients == 0 {
 		t.Errorf("%v, %+v", err, r)
 	}
-	if idle.ended() {
-		t.Fatalf("the other client has ended: %s", &idle.stderr)
-	}
+	must.Hold(t, !idle.ended(), "the other client has ended: %s", &idle.stderr)
 	must.OK(t, idle.Process.Signal(os.Interrupt))
 	if idle.succeed(t); !strings.Contains(idle.stdout.String(), `"given"`) {
 		t.Errorf("%s", &idle.stdout)

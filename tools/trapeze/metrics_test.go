@@ -14,6 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
@@ -78,9 +79,8 @@ func TestServeMetricsAnywhere(t *testing.T) {
 	c.Stdout = &out
 	p := launch(t, c, "serve-metrics")
 	waittest.Until(t, "the URL", func() bool { return strings.Contains(out.String(), "/metrics\n") })
-	if said := out.String(); !strings.HasPrefix(said, "metrics are at http://"+name+":") {
-		t.Errorf("%q", said)
-	}
+	said := out.String()
+	should.Hold(t, strings.HasPrefix(said, "metrics are at http://"+name+":"), "%q", said)
 	signal(t, p, syscall.SIGINT)
 	p.exit(t, long, 0)
 }

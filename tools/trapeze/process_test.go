@@ -189,9 +189,8 @@ func signal(t *testing.T, p *process, s syscall.Signal) {
 
 func empty(t *testing.T, dir string) {
 	t.Helper()
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
+	entries, err := os.ReadDir(dir)
+	should.Hold(t, err == nil && len(entries) == 0, "left behind: %v, %v", entries, err)
 }
 
 func TestReceiverIsKilled(t *testing.T) {

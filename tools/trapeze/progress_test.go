@@ -3,6 +3,7 @@ package trapeze_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
@@ -10,7 +11,5 @@ import (
 func awaitProgress(t *testing.T, p *process, far func() bool) {
 	t.Helper()
 	waittest.Until(t, p.String()+" comes so far, or ends", func() bool { return far() || p.ended() })
-	if !far() {
-		t.Fatalf("%s: it does not come so far: %s", p, &p.stderr)
-	}
+	must.Hold(t, far(), "%s: it does not come so far: %s", p, &p.stderr)
 }

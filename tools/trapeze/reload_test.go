@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
@@ -22,9 +23,7 @@ func TestReload(t *testing.T) {
 	unit, err := os.ReadFile("../../kmod-notes/examples/trapeze-agent.service")
 	must.OK(t, err)
 	found := regexp.MustCompile(`(?m)^ExecReload=/bin/sh -c '(.*)'$`).FindSubmatch(unit)
-	if found == nil {
-		t.Fatal("the unit has no such ExecReload")
-	}
+	must.Hold(t, found != nil, "the unit has no such ExecReload")
 	dir := t.TempDir()
 	good, bad, socket := filepath.Join(dir, "good.toml"), filepath.Join(dir, "bad.toml"), filepath.Join(dir, "agent.sock")
 	text := fmt.Sprintf("socket = %q\n[nic.local]\naddress = \"emu:\"\n[[grant]]\nusers = [\"*\"]\n", socket)
@@ -53,7 +52,5 @@ func TestReload(t *testing.T) {
 	reload(good, "0")
 	old.exit(t, long, 0, "serves in place of this one")
 	out, err := exec.Command(trapeze, "agent", "list", "--socket", socket).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "local  up") {
-		t.Errorf("%s, %v", out, err)
-	}
+	should.Hold(t, err == nil && strings.Contains(string(out), "local  up"), "%s, %v", out, err)
 }

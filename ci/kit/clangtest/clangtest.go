@@ -23,9 +23,7 @@ func Required() bool { return os.Getenv(Variable) != "" }
 func Object(t *testing.T, source string, flags ...string) []byte {
 	t.Helper()
 	missing := func(why string) {
-		if Required() {
-			t.Fatalf("%s, and %s is set", why, Variable)
-		}
+		must.Hold(t, !Required(), "%s, and %s is set", why, Variable)
 		t.Skip(why)
 	}
 	clang, err := exec.LookPath("clang")

@@ -1,14 +1,16 @@
 package fakepci
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
+)
 
 // CheckAtEnd looks at the end of a test at what the function has seen, and closes it.
 func (f *Function) CheckAtEnd(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
-		if !f.Closed() {
-			t.Error("the device was not closed")
-		}
+		should.Hold(t, f.Closed(), "the device was not closed")
 		l := f.Log()
 		for _, s := range l.Strays {
 			t.Errorf("stray access: %s", s)

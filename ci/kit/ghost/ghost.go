@@ -25,9 +25,7 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level datashe
 	accepted := map[uint32]bool{}
 	buf := make([]byte, 1<<16)
 	for end := time.Now().Add(time.Minute); len(accepted) < n; {
-		if time.Now().After(end) {
-			t.Fatalf("the server has accepted %d of %d", len(accepted), n)
-		}
+		must.Hold(t, !time.Now().After(end), "the server has accepted %d of %d", len(accepted), n)
 		for i := uint32(1); i <= uint32(n); i++ {
 			if accepted[i] {
 				continue

@@ -83,8 +83,6 @@ func Exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
 			must.OK(t, to.Wait(t.Context()))
 			must.Get(from.Unsent())(t)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d frames were sent, %d have come", sent, received)
-		}
+		must.Hold(t, !time.Now().After(end), "%d frames were sent, %d have come", sent, received)
 	}
 }

@@ -133,13 +133,10 @@ func (s suite) removed(t *testing.T) {
 	_, serr := p.Queue(0).Send(frames[:1])
 	for _, err := range []error{rerr, serr, p.Queue(0).Wait(t.Context()), p.SetPromiscuous(true), p.Restart(Context(t))} {
 		var e *ethernet.Error
-		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("got %v", err)
-		}
+		should.Hold(t, errors.Is(err, ethernet.ErrDeviceGone) && errors.As(err, &e) && e.Hint != "", "got %v", err)
 	}
-	if c := p.Stats(); c.Device != nil {
-		t.Errorf("a device that is gone has counted %+v", c.Device)
-	}
+	c := p.Stats()
+	should.Hold(t, c.Device == nil, "a device that is gone has counted %+v", c.Device)
 }
 
 // closed closes a port: everything says so, and all buffers are back.
@@ -147,9 +144,7 @@ func (s suite) closed(t *testing.T) {
 	pool := NewPool(t, ethernet.PoolOptions{})
 	_, p := s.open(t, ethernet.Options{Pool: pool})
 	should.Fail(t, pool.Close(), ethernet.ErrInUse, "close of a pool in use")
-	if p.Queue(-1) != nil || p.Queue(1) != nil || p.Queue(0) == nil {
-		t.Error("queues")
-	}
+	should.Hold(t, p.Queue(-1) == nil && p.Queue(1) == nil && p.Queue(0) != nil, "queues")
 	for range 2 {
 		should.OK(t, p.Close())
 	}

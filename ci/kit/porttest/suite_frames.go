@@ -20,16 +20,12 @@ func (s suite) receive(t *testing.T) {
 		for i := range round + 1 {
 			want = append(want, FrameTo(Own, 60+(round*41+i)%1459))
 			size += uint64(len(want[i]))
-			if !d.Arrive(want[i]) {
-				t.Fatalf("frame %d of round %d was not taken", i, round)
-			}
+			must.Hold(t, d.Arrive(want[i]), "frame %d of round %d was not taken", i, round)
 		}
 		frames, got := ReceiveAll(t, p.Queue(0))
 		Same(t, want, got)
 		for _, f := range frames {
-			if f.Offset != 64 || f.Flags != 0 {
-				t.Errorf("frame %+v", f)
-			}
+			should.Hold(t, f.Offset == 64 && f.Flags == 0, "frame %+v", f)
 		}
 		count += uint64(len(frames))
 	}
@@ -53,14 +49,11 @@ func (s suite) noBuffers(t *testing.T) {
 	should.Be(t, p.Stats().Queues[0].NoBuffers, 1, "counted")
 	q.Cache().Free(all[:4])
 	n, err := q.Receive(burst)
-	if n != 4 || err != nil || burst[0].Length != 60 || burst[3].Length != 63 {
-		t.Fatalf("received %d, %v", n, err)
-	}
+	must.Hold(t, n == 4 && err == nil && burst[0].Length == 60 && burst[3].Length == 63, "received %d, %v", n, err)
 	q.Cache().Free(all[4:])
 	q.Cache().Free(burst[:4])
-	if frames, _ := ReceiveAll(t, q); len(frames) != 6 || frames[0].Length != 64 {
-		t.Errorf("received %d afterwards", len(frames))
-	}
+	frames, _ := ReceiveAll(t, q)
+	should.Hold(t, len(frames) == 6 && frames[0].Length == 64, "received %d afterwards", len(frames))
 }
 
 // send sends bursts of all sizes and lengths.
@@ -104,9 +97,7 @@ func (s suite) forward(t *testing.T) {
 	for i := range 5000 {
 		data := FrameTo(Own, 60+i%1400)
 		want = append(want, data)
-		if !in.Arrive(data) {
-			t.Fatal("not taken")
-		}
+		must.Hold(t, in.Arrive(data), "not taken")
 		if i%20 != 19 {
 			continue
 		}
@@ -145,9 +136,7 @@ func (s suite) refuses(t *testing.T) {
 		good := frames[1]
 		change(&frames[1])
 		n, err := q.Send(frames)
-		if n != 1 || !errors.Is(err, ethernet.ErrBadFrame) || sent != 1 {
-			t.Errorf("%s: sent %d (the device: %d), %v", name, n, sent, err)
-		}
+		should.Hold(t, n == 1 && errors.Is(err, ethernet.ErrBadFrame) && sent == 1, "%s: sent %d (the device: %d), %v", name, n, sent, err)
 		frames[1] = good
 		if n, err := q.Send(frames[1:]); n != 2 || err != nil || sent != 3 {
 			t.Errorf("%s: afterwards sent %d (the device: %d), %v", name, n, sent, err)

@@ -30,13 +30,10 @@ func (s suite) wait(t *testing.T) {
 				_, data = ReceiveAll(t, q)
 			}
 			arrival.Wait()
-			if len(data) != 1 || len(data[0]) != 60+i {
-				t.Fatalf("got %d frames", len(data))
-			}
+			must.Hold(t, len(data) == 1 && len(data[0]) == 60+i, "got %d frames", len(data))
 		}
-		if n := p.Stats().Queues[0].Interrupts; n > 0 != interrupts {
-			t.Errorf("%d interrupts", n)
-		}
+		n := p.Stats().Queues[0].Interrupts
+		should.Hold(t, n > 0 == interrupts, "%d interrupts", n)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		should.Fail(t, q.Wait(over), context.Canceled, "context that is over")
@@ -174,12 +171,10 @@ func (s suite) linkFlaps(t *testing.T) {
 		d.SetLink(i%3 == 0)
 		SendOne(t, p.Queue(0), FrameTo(Own, 60))
 		d.Arrive(FrameTo(Own, 60))
-		if link, err := p.Link(); err != nil || link.Up != (i%3 == 0) {
-			t.Fatalf("link %+v, %v", link, err)
-		}
-		if frames, _ := ReceiveAll(t, p.Queue(0)); len(frames) != 1 {
-			t.Fatalf("received %d", len(frames))
-		}
+		link, err := p.Link()
+		must.Hold(t, err == nil && link.Up == (i%3 == 0), "link %+v, %v", link, err)
+		frames, _ := ReceiveAll(t, p.Queue(0))
+		must.Hold(t, len(frames) == 1, "received %d", len(frames))
 	}
 	should.Be(t, sent, 400)
 }
@@ -200,17 +195,15 @@ func (s suite) standsStill(t *testing.T) {
 		})
 	}
 	fill(func() bool { return restarts() > 1 })
-	if c := p.Stats().Queues[0]; c.Lost == 0 {
-		t.Errorf("counted %+v", c)
-	}
+	c := p.Stats().Queues[0]
+	should.Hold(t, c.Lost != 0, "counted %+v", c)
 	// Without a link nothing can be sent: that is no fault of the ring.
 	d.SetLink(false)
 	before := restarts()
 	until := time.Now().Add(3 * soon)
 	fill(func() bool { return time.Now().After(until) })
-	if n := restarts(); n > before+1 {
-		t.Errorf("%d restarts without a link", n-before)
-	}
+	n := restarts()
+	should.Hold(t, n <= before+1, "%d restarts without a link", n-before)
 	d.SetLink(true)
 	end()
 	must.OK(t, p.Restart(Context(t)))

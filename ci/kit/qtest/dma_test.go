@@ -40,9 +40,7 @@ type sender struct {
 func newSender(t testing.TB, d *qtest.Device) *sender {
 	t.Helper()
 	ranges, err := d.IOVARanges()
-	if err != nil || len(ranges) != 1 {
-		t.Fatal(ranges, err)
-	}
+	must.Hold(t, err == nil && len(ranges) == 1, "%+v %+v", ranges, err)
 	base := (ranges[0].First + 0x10000) &^ 0xffff
 	s := &sender{Device: d, t: t, base: base, ring: memory(t, d, 0x1000, base)}
 	must.OK(t, d.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, []byte{byte(vfio.CommandMemory | vfio.CommandBusMaster), 0}))
@@ -80,9 +78,8 @@ func TestFaults(t *testing.T) {
 		t.Helper()
 		s.send(at, 60)
 		var fault *qtest.FaultError
-		if err := m.Fault(); !errors.As(err, &fault) || fault.Device != 0 || fault.Address != at || fault.Write {
-			t.Errorf("%s: %v", why, err)
-		}
+		err := m.Fault()
+		should.Hold(t, errors.As(err, &fault) && fault.Device == 0 && fault.Address == at && !fault.Write, "%s: %v", why, err)
 		should.OK(t, m.Fault(), "told again")
 	}
 	faults("not mapped")

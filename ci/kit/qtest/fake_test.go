@@ -96,14 +96,11 @@ func TestBadAnswers(t *testing.T) {
 			m := startFake(t, how)
 			_, err := m.Open(0)
 			var typed *vfio.Error
-			if !right(err) || !errors.As(err, &typed) {
-				t.Errorf("open: %v", err)
-			}
+			should.Hold(t, right(err) && errors.As(err, &typed), "open: %v", err)
 			should.Be(t, errors.Is(err, vfio.ErrDeviceGone), (how != "refuse"), "the device is gone: after %v", err)
 			if how != "refuse" {
-				if _, again := m.Open(0); !right(again) {
-					t.Errorf("later: %v", again)
-				}
+				_, again := m.Open(0)
+				should.Hold(t, right(again), "later: %v", again)
 			}
 		})
 	}
@@ -146,7 +143,5 @@ func TestProgramThatEnds(t *testing.T) {
 	leaktest.Check(t)
 	_, err := qtest.Start(t.Context(), qtest.Options{Devices: []string{"igb"}, QEMU: []string{"sh", "-c", "echo no such model >&2; exit 1"}})
 	var exit *qtest.ExitError
-	if !errors.As(err, &exit) || exit.Stderr != "no such model" {
-		t.Error(err)
-	}
+	should.Hold(t, errors.As(err, &exit) && exit.Stderr == "no such model", "%+v", err)
 }

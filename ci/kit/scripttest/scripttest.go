@@ -20,9 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "make what scripts print what is expec
 // understand.
 func Run(t *testing.T, folder string, begin func(t *testing.T) (do func(words []string) string)) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts in %s: %v", folder, err)
-	}
+	must.Hold(t, err == nil && len(files) != 0, "no scripts in %s: %v", folder, err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runFile(t, file, begin) })
 	}

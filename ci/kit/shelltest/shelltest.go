@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
@@ -47,9 +48,8 @@ type Flag struct{ Name, Type, Usage string }
 func (p Program) describe(t *testing.T, path []string) (d Described) {
 	t.Helper()
 	o := p.Run(t, append(slices.Clone(path), "--help", "--json")...)
-	if err := json.Unmarshal([]byte(o.Stdout), &d); err != nil || o.Code != exitOK {
-		t.Fatalf("%v --help: %v, %+v", path, err, o)
-	}
+	err := json.Unmarshal([]byte(o.Stdout), &d)
+	must.Hold(t, err == nil && o.Code == exitOK, "%v --help: %v, %+v", path, err, o)
 	return d
 }
 
@@ -83,9 +83,8 @@ var cobras = []string{"help", "completion", "exit-codes"}
 // have help in JSON, and a mistake in its flags must lead to its own help.
 func (p Program) TestEveryCommand(t *testing.T, least int) {
 	p.Tree(t, func(path []string, d Described) { p.command(t, path, d) })
-	if n := len(trees[p.Name]); n < least {
-		t.Errorf("there are %d commands only", n)
-	}
+	n := len(trees[p.Name])
+	should.Hold(t, n >= least, "there are %d commands only", n)
 }
 
 func (p Program) command(t *testing.T, path []string, d Described) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // Check fails the test for each field of the structs that lacks a key, help or a unit, or that
@@ -31,12 +33,9 @@ func check(t testing.TB, of reflect.Type) {
 			t.Errorf("%s: key %q is empty or stands twice", where, key)
 		}
 		keys[key] = true
-		if help := f.Tag.Get("help"); !strings.HasSuffix(help, ".") || len(strings.Fields(help)) < 2 {
-			t.Errorf("%s: help is %q, want a sentence", where, help)
-		}
-		if f.Tag.Get("unit") == "" {
-			t.Errorf("%s has no unit", where)
-		}
+		help := f.Tag.Get("help")
+		should.Hold(t, strings.HasSuffix(help, ".") && len(strings.Fields(help)) >= 2, "%s: help is %q, want a sentence", where, help)
+		should.Hold(t, f.Tag.Get("unit") != "", "%s has no unit", where)
 		if kind := f.Tag.Get("kind"); kind != "" && kind != "gauge" {
 			t.Errorf("%s: kind is %q", where, kind)
 		}

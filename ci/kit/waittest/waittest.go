@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
 )
 
 // Longest limits the wait of Until. Nothing is meant to take so long, but CI machines are busy.
@@ -21,9 +23,8 @@ func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	looked, spent := time.Now(), time.Duration(0)
 	for ; !holds(); time.Sleep(pause) {
-		if spent += min(time.Since(looked), still); spent > Longest {
-			t.Fatalf("not within %v: %s", Longest, what)
-		}
+		spent += min(time.Since(looked), still)
+		must.Hold(t, spent <= Longest, "not within %v: %s", Longest, what)
 		looked = time.Now()
 	}
 }

@@ -48,12 +48,8 @@ func TestFollow(t *testing.T) {
 				}
 				return "done", nil
 			})
-			if code != tt.code || found != tt.found || (err != nil) != tt.fails {
-				t.Errorf("code %d, found %v, error %v", code, found, err)
-			}
-			if out.String() != tt.out || strings.Join(orders, ";") != tt.orders {
-				t.Errorf("printed %q, ordered %q", out.String(), orders)
-			}
+			should.Hold(t, code == tt.code && found == tt.found && (err != nil) == tt.fails, "code %d, found %v, error %v", code, found, err)
+			should.Hold(t, out.String() == tt.out && strings.Join(orders, ";") == tt.orders, "printed %q, ordered %q", out.String(), orders)
 		})
 	}
 	broken := errors.New("broken")
@@ -125,21 +121,15 @@ func TestScenarios(t *testing.T) {
 			kernel = "/s/bzImage"
 		}
 		for _, want := range []string{kernel, "/i", "tcg"} {
-			if !slices.Contains(args, want) {
-				t.Errorf("%s: %q is not in %q", s.name, want, args)
-			}
+			should.Hold(t, slices.Contains(args, want), "%s: %q is not in %q", s.name, want, args)
 		}
 		should.Be(t, slices.Contains(args, "intel-iommu,intremap=on,caching-mode=on"), s.iommu, "%s: an IOMMU", s.name)
 		for _, d := range s.devices {
-			if !slices.Contains(args, d) {
-				t.Errorf("%s: no device %s", s.name, d)
-			}
+			should.Hold(t, slices.Contains(args, d), "%s: no device %s", s.name, d)
 		}
 	}
 	for _, s := range scenarios[0].only("MSI").tests {
-		if s.run != "MSI" || scenarios[0].tests[0].run != "" {
-			t.Errorf("pattern %q", s.run)
-		}
+		should.Hold(t, s.run == "MSI" && scenarios[0].tests[0].run == "", "pattern %q", s.run)
 	}
 }
 
@@ -156,9 +146,7 @@ func TestHelpOfRun(t *testing.T) {
 			said = append(said, []byte("\n  "+s.name+" "))
 		}
 		for _, s := range said {
-			if !bytes.Contains(out, s) {
-				t.Errorf("%v: %q is not in the text", args, s)
-			}
+			should.Hold(t, bytes.Contains(out, s), "%v: %q is not in the text", args, s)
 		}
 	}
 	if left, err := os.ReadDir(cache); err != nil || len(left) != 0 {

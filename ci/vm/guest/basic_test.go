@@ -17,9 +17,7 @@ func TestOpen(t *testing.T) {
 	info := e.Info()
 	should.Be(t, info.Backend, backend(), "back end")
 	config := must.Get(vfio.ReadConfig(e))(t)
-	if config.Vendor != 0x1234 || config.Device != 0x11e8 {
-		t.Errorf("device %04x:%04x", config.Vendor, config.Device)
-	}
+	should.Hold(t, config.Vendor == 0x1234 && config.Device == 0x11e8, "device %04x:%04x", config.Vendor, config.Device)
 	should.Be(t, config.Command&vfio.CommandBusMaster, 0, "bus mastering is on after open")
 	ranges := must.Get(e.IOVARanges())(t)
 	t.Logf("%+v; usable IOVAs %#x", info, ranges)
@@ -43,9 +41,7 @@ func TestAuto(t *testing.T) {
 	bind(t, f, "vfio-pci")
 	d, err := vfio.Open(within(t), "pci:"+f)
 	if backend() == "noiommu" {
-		if !errors.Is(err, vfio.ErrNotSupported) {
-			t.Fatalf("opened without IOMMU and without being asked: %v", err)
-		}
+		must.Hold(t, errors.Is(err, vfio.ErrNotSupported), "opened without IOMMU and without being asked: %v", err)
 		t.Log(err)
 		t.Setenv("TRAPEZE_NOIOMMU", "allow")
 		d, err = vfio.Open(within(t), "pci:"+f)
@@ -62,9 +58,8 @@ func TestAuto(t *testing.T) {
 
 func TestRegisters(t *testing.T) {
 	e := openEdu(t, alone(t, eduID, false))
-	if id := e.read(eduIdent); id&0xffff != 0x00ed {
-		t.Fatalf("identification %#x", id)
-	}
+	id := e.read(eduIdent)
+	must.Hold(t, id&0xffff == 0x00ed, "identification %#x", id)
 	for _, v := range []uint32{0, 1, 0x12345678, 0xffffffff} {
 		e.write(eduLiveness, v)
 		should.Be(t, e.read(eduLiveness), ^v, "liveness of %#x", v)
@@ -97,9 +92,8 @@ func TestDMA(t *testing.T) {
 		e.fetch(outIOVA, size)
 		e.store(inIOVA, size)
 		should.Same(t, in.Bytes()[:size], out.Bytes()[:size], "%d bytes came back changed", size)
-		if rest := in.Bytes()[size:]; !bytes.Equal(rest, make([]byte, len(rest))) {
-			t.Errorf("more than %d bytes were written", size)
-		}
+		rest := in.Bytes()[size:]
+		should.Hold(t, bytes.Equal(rest, make([]byte, len(rest))), "more than %d bytes were written", size)
 	}
 	t.Logf("1 to %d bytes there and back through IOVAs %#x and %#x", eduBufferSize, outIOVA, inIOVA)
 }
@@ -133,14 +127,10 @@ func TestBusMaster(t *testing.T) {
 	mem, iova := e.alloc(eduBufferSize)
 	fill(mem.Bytes(), 0x5a)
 	e.store(iova, 64)
-	if !all(mem.Bytes(), 0x5a) {
-		t.Error("the device wrote although bus mastering is off")
-	}
+	should.Hold(t, all(mem.Bytes(), 0x5a), "the device wrote although bus mastering is off")
 	e.busMaster(true)
 	e.store(iova, 64)
-	if all(mem.Bytes()[:64], 0x5a) {
-		t.Error("the device did not write although bus mastering is on")
-	}
+	should.Hold(t, !all(mem.Bytes()[:64], 0x5a), "the device did not write although bus mastering is on")
 }
 
 func fill(b []byte, v byte) {

@@ -107,9 +107,7 @@ func TestWithoutRoot(t *testing.T) {
 		}
 	}
 	said := child(t, addressOf(f), as("0"))
-	if !strings.Contains(said, "permission denied") || !strings.Contains(said, "trapeze doctor") {
-		t.Errorf("without the nodes: %s", said)
-	}
+	should.Hold(t, strings.Contains(said, "permission denied") && strings.Contains(said, "trapeze doctor"), "without the nodes: %s", said)
 	for _, n := range nodes {
 		must.OK(t, os.Chown(n, user, user))
 		must.OK(t, os.Chmod(n, 0o600))

@@ -58,9 +58,8 @@ func TestIGBPort(t *testing.T) {
 	f := alone(t, igbID, false)
 	bind(t, f, "vfio-pci")
 	p := openPort(t, f, ethernet.Options{Pool: newPool(t), ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
-	if i := p.Info(); i.Model != "82576" || i.Vectors != 1 {
-		t.Errorf("info %+v", i)
-	}
+	i := p.Info()
+	should.Hold(t, i.Model == "82576" && i.Vectors == 1, "info %+v", i)
 	for range 2 {
 		must.Get(ethernet.WaitLink(within(t), p))(t)
 		for range 200 {
@@ -72,9 +71,8 @@ func TestIGBPort(t *testing.T) {
 		})
 		must.OK(t, p.Restart(within(t)))
 	}
-	if c := p.Stats(); c.Device == nil || c.Device.SentFrames != 400 || c.Queues[0].Restarts != 0 {
-		t.Errorf("counted %+v, %+v", c, c.Device)
-	}
+	c := p.Stats()
+	should.Hold(t, c.Device != nil && c.Device.SentFrames == 400 && c.Queues[0].Restarts == 0, "counted %+v, %+v", c, c.Device)
 }
 
 // TestIGBVirtual has the kernel's igb on the physical function, and ours on two virtual
@@ -113,9 +111,8 @@ func TestIGBVirtual(t *testing.T) {
 				t.Fatalf("frame %d: %v; the sender counted %+v, the receiver %+v", i, err, from.Stats().Device, to.Stats().Device)
 			}
 		}
-		if got := q.Cache().Pool().Bytes(frames[0]); !bytes.Equal(got[14:], text) {
-			t.Fatalf("frame %d: got % x", i, got)
-		}
+		got := q.Cache().Pool().Bytes(frames[0])
+		must.Hold(t, bytes.Equal(got[14:], text), "frame %d: got % x", i, got)
 		q.Cache().Free(frames)
 	}
 	// What the kernel's driver does not allow.

@@ -43,20 +43,14 @@ func TestFault(t *testing.T) {
 		must.OK(t, e.UnmapDMA(at, late.Size()))
 		fill(late.Bytes(), 0x33)
 		e.store(at, 64)
-		if !all(late.Bytes(), 0x33) {
-			t.Error("the device wrote to memory that is unmapped")
-		}
+		should.Hold(t, all(late.Bytes(), 0x33), "the device wrote to memory that is unmapped")
 	}
 	// What is mapped was not touched, and the device works on.
-	if !all(mem.Bytes(), 0x11) {
-		t.Error("memory was changed that nobody wrote to")
-	}
+	should.Hold(t, all(mem.Bytes(), 0x11), "memory was changed that nobody wrote to")
 	e.fetch(iova, 64)
 	clear(mem.Bytes())
 	e.store(iova, 64)
-	if !all(mem.Bytes()[:64], 0x11) {
-		t.Error("DMA does not work after the faults")
-	}
+	should.Hold(t, all(mem.Bytes()[:64], 0x11), "DMA does not work after the faults")
 	faults := 0
 	for _, line := range log() {
 		if strings.Contains(line, "fault_addr") || strings.Contains(line, "fault addr") {
@@ -64,9 +58,7 @@ func TestFault(t *testing.T) {
 			t.Log(line)
 		}
 	}
-	if faults == 0 {
-		t.Error("the kernel has not seen a fault: was there an IOMMU in between?")
-	}
+	should.Hold(t, faults != 0, "the kernel has not seen a fault: was there an IOMMU in between?")
 }
 
 // kernelLog returns what the kernel says from now on.
@@ -162,15 +154,11 @@ func TestSharedGroup(t *testing.T) {
 	fill(mem.Bytes(), 0x77)
 	first.fetch(iova, 128)
 	err := second.MapDMA(mem, iova, vfio.DMARead)
-	if !errors.Is(err, vfio.ErrIOVAInUse) || !strings.Contains(err.Error(), f) {
-		t.Errorf("the same IOVA for the other function: %v", err)
-	}
+	should.Hold(t, errors.Is(err, vfio.ErrIOVAInUse) && strings.Contains(err.Error(), f), "the same IOVA for the other function: %v", err)
 	t.Log(err)
 	should.Fail(t, second.UnmapDMA(iova, mem.Size()), vfio.ErrNotMapped, "the other function unmaps")
 	must.OK(t, second.Close())
 	clear(mem.Bytes())
 	first.store(iova, 128)
-	if !all(mem.Bytes()[:128], 0x77) {
-		t.Error("DMA does not work after the other function was closed")
-	}
+	should.Hold(t, all(mem.Bytes()[:128], 0x77), "DMA does not work after the other function was closed")
 }

@@ -94,9 +94,8 @@ func TestPairEcho(t *testing.T) {
 		for _, size := range []string{"56", "1472"} {
 			should.Be(t, l.pinged(count, "-A", "-s", size), count, "requests of %s bytes were answered", size)
 		}
-		if r := stop(); r.Answers.ARP == 0 || r.Answers.Echo < 2*count || r.Invalid+r.Dropped != 0 {
-			t.Errorf("reported %+v", r)
-		}
+		r := stop()
+		should.Hold(t, r.Answers.ARP != 0 && r.Answers.Echo >= 2*count && r.Invalid+r.Dropped == 0, "reported %+v", r)
 	})
 }
 
@@ -123,8 +122,6 @@ func TestPairAccessList(t *testing.T) {
 		}
 		drop.Hits = few
 		rules := r.Ports[0].Program.Maps["rules"]
-		if len(rules) != 1 || rules[0].Value != fmt.Sprintf("%x", drop.Bytes()) {
-			t.Errorf("the rules are %+v", rules)
-		}
+		should.Hold(t, len(rules) == 1 && rules[0].Value == fmt.Sprintf("%x", drop.Bytes()), "the rules are %+v", rules)
 	})
 }

@@ -150,9 +150,7 @@ func TestPairPing(t *testing.T) {
 		if err := l.tryPing(ourIP, sequence(1472, 1)); err != nil {
 			t.Fatal(errors.Join(err, w.end())) // the port may know why
 		}
-		if asked.Load() == 0 {
-			t.Error("Linux has not asked for our address")
-		}
+		should.Hold(t, asked.Load() != 0, "Linux has not asked for our address")
 	})
 }
 
@@ -217,14 +215,10 @@ func TestPairVLAN(t *testing.T) {
 		other()
 		l.ping("10.7.5.1", sequence(1472, 32))
 		l.ping(ourIP, sequence(1472, 256))
-		if count(tag) < 47 || count(0) < 6 || count(6) != 1 || len(seen) != 3 {
-			t.Errorf("frames by VLAN: %v", seen)
-		}
+		should.Hold(t, count(tag) >= 47 && count(0) >= 6 && count(6) == 1 && len(seen) == 3, "frames by VLAN: %v", seen)
 		err := port.SetVLANs([]uint16{tag})
 		if p.id != igbID {
-			if err == nil {
-				t.Error("virtio filters VLANs without saying that it can")
-			}
+			should.Hold(t, err != nil, "virtio filters VLANs without saying that it can")
 			return
 		}
 		must.OK(t, err)
@@ -249,9 +243,8 @@ func TestPairJumbo(t *testing.T) {
 		port := p.open(t, ethernet.Options{Pool: jumboPool(t), MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64})
 		answer(t, port, nil)
 		l.ping(ourIP, []int{0, 1472, 1473, 2019, 2020, 4054, 4055, 8971, 8972})
-		if c := port.Stats().Queues[0]; c.BadLengths+c.Unended+c.ReceiveErrors != 0 {
-			t.Errorf("counted %+v", c)
-		}
+		c := port.Stats().Queues[0]
+		should.Hold(t, c.BadLengths+c.Unended+c.ReceiveErrors == 0, "counted %+v", c)
 	})
 }
 
@@ -449,9 +442,7 @@ func TestPairSpread(t *testing.T) {
 				used[queue]++
 			}
 		}
-		if len(used) != queues || len(got) != flows {
-			t.Errorf("%d flows, by queue %v", len(got), used)
-		}
+		should.Hold(t, len(used) == queues && len(got) == flows, "%d flows, by queue %v", len(got), used)
 		t.Logf("flows by queue: %v", used)
 	})
 }

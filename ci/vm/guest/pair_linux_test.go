@@ -42,9 +42,7 @@ type peer struct {
 func (p pair) linux(t *testing.T) *peer {
 	t.Helper()
 	list := find(t, p.theirID)
-	if len(list) <= p.theirN {
-		t.Fatalf("functions %q", list)
-	}
+	must.Hold(t, len(list) > p.theirN, "functions %q", list)
 	module := p.driver
 	if module == "virtio-pci" {
 		module = "virtio_net"
@@ -164,9 +162,7 @@ func (l *peer) socket(domain, kind, protocol int) int {
 		opened <- result{fd, err}
 	}()
 	r := <-opened
-	if r.err != nil {
-		l.t.Fatal(r.err)
-	}
+	must.Hold(l.t, r.err == nil, "%+v", r.err)
 	l.t.Cleanup(func() { unix.Close(r.fd) })
 	// Nobody waits for ever, and receive buffers hold all that is under way.
 	limit := unix.NsecToTimeval((100 * time.Millisecond).Nanoseconds())

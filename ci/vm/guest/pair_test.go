@@ -80,9 +80,7 @@ func (p pair) onlyIGB(t *testing.T) {
 func (p pair) ours(t *testing.T) string {
 	t.Helper()
 	list := find(t, p.id)
-	if len(list) <= p.n {
-		t.Fatalf("functions %q", list)
-	}
+	must.Hold(t, len(list) > p.n, "functions %q", list)
 	return list[p.n]
 }
 
@@ -244,9 +242,7 @@ func TestPairTCP(t *testing.T) {
 		must.OK(t, theirs.Start())
 		defer func() { _, _ = theirs.Process.Kill(), theirs.Wait() }()
 		b, err := ours("get", "http://"+theirIP+"/file").Output()
-		if err != nil || !bytes.Equal(b, want) {
-			t.Errorf("our end has %d bytes of %d, %v", len(b), len(want), err)
-		}
+		should.Hold(t, err == nil && bytes.Equal(b, want), "our end has %d bytes of %d, %v", len(b), len(want), err)
 	})
 }
 

@@ -108,9 +108,8 @@ func TestPairFlaps(t *testing.T) {
 		waittest.Until(t, "the link comes up", isUp)
 		must.OK(t, w.end())
 		flows(t, port, l)
-		if c := port.Stats(); c.Restarts != 0 || c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended != 0 {
-			t.Errorf("counted %+v", c)
-		}
+		c := port.Stats()
+		should.Hold(t, c.Restarts == 0 && c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended == 0, "counted %+v", c)
 	})
 }
 
@@ -155,9 +154,7 @@ func goes(t *testing.T, port ethernet.Port, w *worker) {
 	check := func(what string, err error) {
 		t.Helper()
 		var e *ethernet.Error
-		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) {
-			t.Errorf("%s: %v", what, err)
-		}
+		should.Hold(t, errors.Is(err, ethernet.ErrDeviceGone) && errors.As(err, &e), "%s: %v", what, err)
 	}
 	check("the queue", err)
 	t.Log(err)
@@ -166,9 +163,8 @@ func goes(t *testing.T, port ethernet.Port, w *worker) {
 	check("wait", port.Queue(0).Wait(within(t)))
 	_, err = port.Queue(0).Receive(make([]ethernet.Frame, 1))
 	check("receive", err)
-	if c := port.Stats(); c.Queues[0].ReceivedFrames == 0 || c.Device != nil {
-		t.Errorf("counted %+v", c)
-	}
+	c := port.Stats()
+	should.Hold(t, c.Queues[0].ReceivedFrames != 0 && c.Device == nil, "counted %+v", c)
 	should.OK(t, port.Close())
 }
 

@@ -17,16 +17,12 @@ import (
 // disconnected, bus mastering is off, mappings are good.
 func TestFunctionReset(t *testing.T) {
 	d := open(t, alone(t, igbID, false))
-	if !d.Info().Resettable {
-		t.Fatal("the kernel knows no reset for this NIC")
-	}
+	must.Hold(t, d.Info().Resettable, "the kernel knows no reset for this NIC")
 	m := must.Get(d.MapRegion(vfio.RegionBAR0, 0, 4096))(t)
 	igbInterrupts(t, d)
 	fresh := get32(t, d, igbIVAR)
 	set32(t, d, igbIVAR, 0x01020304)
-	if get32(t, d, igbIVAR) == fresh {
-		t.Fatal("the register does not change")
-	}
+	must.Hold(t, get32(t, d, igbIVAR) != fresh, "the register does not change")
 	fd := connect(t, d, vfio.IRQMSIX, 4)
 	must.OK(t, d.Reset(within(t)))
 	should.Be(t, get32(t, d, igbIVAR), fresh, "register is after the reset")
@@ -34,9 +30,8 @@ func TestFunctionReset(t *testing.T) {
 	if config.Command&vfio.CommandBusMaster != 0 || config.Command&vfio.CommandMemory == 0 || config.MSIX.Enabled {
 		t.Errorf("command %#x, MSI-X on: %v", config.Command, config.MSIX.Enabled)
 	}
-	if p, err := m.Register32(igbStatus); err != nil || *p == 0xffffffff {
-		t.Errorf("the mapping is no good: %v", err)
-	}
+	p, err := m.Register32(igbStatus)
+	should.Hold(t, err == nil && *p != 0xffffffff, "the mapping is no good: %v", err)
 	// All can be set up again.
 	igbInterrupts(t, d)
 	must.OK(t, d.SetIRQs(vfio.IRQMSIX, 4, []int{fd.FD()}))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // The tests in this file send files out of the guest, over NICs that are not ours, with the
@@ -40,9 +41,7 @@ func TestSend(t *testing.T) {
 	bind(t, f, "vfio-pci")
 	// What our own NIC's driver says of it names the address that does it.
 	out, err := exec.CommandContext(t.Context(), "trapeze", "info", "--device", "pci:"+f).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "eth:pci:"+f) {
-		t.Errorf("info of an igb: %v: %s", err, out)
-	}
+	should.Hold(t, err != nil && strings.Contains(string(out), "eth:pci:"+f), "info of an igb: %v: %s", err, out)
 	sendFile(t, file, "eth:pci:"+f)
 }
 

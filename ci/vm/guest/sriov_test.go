@@ -69,9 +69,7 @@ func TestToken(t *testing.T) {
 	d := must.Get(vfio.Open(within(t), addressOf(vf)+token))(t)
 	defer d.Close()
 	irq, err := d.IRQ(vfio.IRQINTx)
-	if err != nil || irq.Count != 0 {
-		t.Errorf("INTx of a virtual function: %+v, %v", irq, err)
-	}
+	should.Hold(t, err == nil && irq.Count == 0, "INTx of a virtual function: %+v, %v", irq, err)
 	should.OK(t, d.Reset(within(t)))
 	config := must.Get(vfio.ReadConfig(d))(t)
 	t.Logf("%04x:%04x opened with the token of its parent, reset, INTx %+v", config.Vendor, config.Device, irq)

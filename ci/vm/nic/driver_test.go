@@ -24,18 +24,15 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("identity %+v", id)
 		}
 		h, err := n.Health(t.Context())
-		if err != nil || !h.Ready || h.Fatal || h.Resets == 0 {
-			t.Errorf("health %+v, %v", h, err)
-		}
+		should.Hold(t, err == nil && h.Ready && !h.Fatal && h.Resets != 0, "health %+v, %v", h, err)
 		first, err := n.Clock()
 		should.OK(t, err)
 		if second, err := n.Clock(); err != nil || second < first {
 			t.Errorf("clock %v, then %v, %v", first, second, err)
 		}
 		counters, err := n.Counters()
-		if _, ok := counters[datasheet.CounterMessagesSent.String()]; !ok || err != nil {
-			t.Errorf("counters %v, %v", counters, err)
-		}
+		_, ok := counters[datasheet.CounterMessagesSent.String()]
+		should.Hold(t, ok && err == nil, "counters %v, %v", counters, err)
 	}
 }
 

@@ -26,9 +26,8 @@ func TestEnumerated(t *testing.T) {
 	out, err := exec.Command("lspci", "-nn", "-d", fmt.Sprintf("%04x:%04x", datasheet.PCIVendorID, datasheet.PCIDeviceID), "-vv").CombinedOutput()
 	must.OK(t, err, "%v", string(out))
 	for _, want := range []string{"Network controller [0280]", "MSI-X: Enable", "Express", "Kernel driver in use: vfio-pci"} {
-		if n := strings.Count(string(out), want); n < 2 {
-			t.Errorf("lspci says %q %d times, want 2:\n%s", want, n, out)
-		}
+		n := strings.Count(string(out), want)
+		should.Hold(t, n >= 2, "lspci says %q %d times, want 2:\n%s", want, n, out)
 	}
 	var list struct {
 		Functions []struct {
@@ -42,9 +41,7 @@ func TestEnumerated(t *testing.T) {
 			ours++
 		}
 	}
-	if ours < 2 {
-		t.Errorf("trapeze list says %+v", list)
-	}
+	should.Hold(t, ours >= 2, "trapeze list says %+v", list)
 	a, _ := two(t)
 	var info struct{ Backend, PCI string }
 	must.OK(t, command(&info, "info", "--device", a))
@@ -72,9 +69,7 @@ func TestFileTransfer(t *testing.T) {
 	}
 	want := must.Get(os.ReadFile(trapeze))(t)
 	got := must.Get(os.ReadFile(out))(t)
-	if !bytes.Equal(got, want) || sent.Bytes != int64(len(want)) {
-		t.Errorf("%d bytes arrived of %d", len(got), len(want))
-	}
+	should.Hold(t, bytes.Equal(got, want) && sent.Bytes == int64(len(want)), "%d bytes arrived of %d", len(got), len(want))
 	t.Logf("%d bytes, %.0f MB/s, sha256 %s", sent.Bytes, sent.MBPerS, sent.SHA256)
 }
 
@@ -122,9 +117,7 @@ func TestInterrupts(t *testing.T) {
 	}
 	counters := must.Get(b.Counters())(t)
 	t.Logf("%d interrupts for %d messages", counters["interrupts"], messages)
-	if counters["interrupts"] < messages {
-		t.Error("not every message has raised one")
-	}
+	should.Hold(t, counters["interrupts"] >= messages, "not every message has raised one")
 }
 
 // recorded is a device that remembers the mapping that was made last.
@@ -154,9 +147,7 @@ func TestIOMMUFault(t *testing.T) {
 
 	const size = 4 << 20 // so large that it is a mapping of its own
 	mem := must.Get(x.NIC.Alloc(t.Context(), size, via.MemoryAttributes{}))(t)
-	if r.size < size {
-		t.Fatalf("the mapping made last has %d bytes", r.size)
-	}
+	must.Hold(t, r.size >= size, "the mapping made last has %d bytes", r.size)
 	must.OK(t, r.Device.UnmapDMA(r.iova, r.size))
 	must.OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)))
 	d := x.Send[0]

@@ -97,9 +97,7 @@ func bindAll() error {
 func two(t testing.TB) (a, b string) {
 	t.Helper()
 	list, err := functions()
-	if err != nil || len(list) != 2 {
-		t.Fatalf("NICs %v, %v: there are two in this guest", list, err)
-	}
+	must.Hold(t, err == nil && len(list) == 2, "NICs %v, %v: there are two in this guest", list, err)
 	address := func(f string) string { return "pci:" + f + "?backend=" + backend() }
 	return address(list[0]), address(list[1])
 }

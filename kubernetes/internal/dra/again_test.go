@@ -51,18 +51,12 @@ func TestPreparedAndLost(t *testing.T) {
 			file := filepath.Join(r.cdi, "trapeze-"+uid+".json")
 			lose(t, r, file)
 			again, err := r.prepare("c1", uid)
-			if err != nil || !slices.Equal(first, again) {
-				t.Fatalf("prepared again: %v, %v, want %v", again, err, first)
-			}
+			must.Hold(t, err == nil && slices.Equal(first, again), "prepared again: %v, %v, want %v", again, err, first)
 			r.driverIs("vfio-pci")
 			e := r.edits(again)
-			if !slices.Contains(e.Env, "TRAPEZE_DEVICE=pci:0000:03:00.0") || len(e.DeviceNodes) != 2 {
-				t.Fatalf("its file says %+v", e)
-			}
+			must.Hold(t, slices.Contains(e.Env, "TRAPEZE_DEVICE=pci:0000:03:00.0") && len(e.DeviceNodes) == 2, "its file says %+v", e)
 			for _, n := range e.DeviceNodes {
-				if !r.tree.Root().Exists(strings.TrimPrefix(n.Path, "/")) {
-					t.Errorf("there is no node %s", n.Path)
-				}
+				should.Hold(t, r.tree.Root().Exists(strings.TrimPrefix(n.Path, "/")), "there is no node %s", n.Path)
 			}
 			r.unprepared("c1", uid)
 			r.driverIs(hostpcitestDriver)
@@ -95,9 +89,7 @@ func TestRegistersAgain(t *testing.T) {
 	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})
 	for _, pattern := range []string{filepath.Join(r.registry, "*.sock"), filepath.Join(r.plugins, "*", "dra*.sock")} {
 		sockets, err := filepath.Glob(pattern)
-		if err != nil || len(sockets) != 1 {
-			t.Fatalf("%q: %q, %v", pattern, sockets, err)
-		}
+		must.Hold(t, err == nil && len(sockets) == 1, "%q: %q, %v", pattern, sockets, err)
 		before := must.Get(os.Stat(sockets[0]))(t)
 		must.OK(t, os.Remove(sockets[0]))
 		r.eventually("a new socket", func() bool {

@@ -43,9 +43,8 @@ func TestSharesOfAgent(t *testing.T) {
 	ids := map[string][]string{}
 	for name, vis := range map[string]string{"sender": "8", "receiver": "8", "greedy": "17"} {
 		var err error
-		if ids[name], err = r.prepare(name, r.claim(name, nil, shareOf(types.UID("share-"+name), vis, "64Mi"))); err != nil {
-			t.Fatal(err)
-		}
+		ids[name], err = r.prepare(name, r.claim(name, nil, shareOf(types.UID("share-"+name), vis, "64Mi")))
+		must.Hold(t, err == nil, "%+v", err)
 	}
 	if out, err := r.pod(ids["sender"], image, "touch", "/run/trapeze/mine").CombinedOutput(); err == nil {
 		t.Errorf("a pod can write where the socket is: %s", out)

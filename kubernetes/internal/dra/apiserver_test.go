@@ -17,6 +17,7 @@ import (
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/kubernetes/names"
 	"github.com/trapeze-nic/trapeze/via"
@@ -82,12 +83,9 @@ func wholeAtServer(r *rig, image string) {
 	r.tree.Remove("proc/net/route")
 	uid, devices := r.awaitScheduled("whole")
 	ids, err := r.prepare("whole", uid)
-	if err != nil || !slices.Equal(devices, []string{whole}) {
-		r.t.Fatal(devices, err)
-	}
-	if got := r.output(ids, image, shell(`ls /dev/vfio && env | grep TRAPEZE | sort`)...); got != "12\nvfio\nTRAPEZE_DEVICE=pci:0000:03:00.0\nTRAPEZE_DEVICE_NIC=pci:0000:03:00.0\n" {
-		r.t.Errorf("the pod has %q", got)
-	}
+	must.Hold(r.t, err == nil && slices.Equal(devices, []string{whole}), "%+v %+v", devices, err)
+	got := r.output(ids, image, shell(`ls /dev/vfio && env | grep TRAPEZE | sort`)...)
+	should.Hold(r.t, got == "12\nvfio\nTRAPEZE_DEVICE=pci:0000:03:00.0\nTRAPEZE_DEVICE_NIC=pci:0000:03:00.0\n", "the pod has %q", got)
 	r.unprepared("whole", uid)
 	r.driverIs(hostpcitestDriver)
 }
@@ -101,12 +99,9 @@ func shareAtServer(r *rig, image string) {
 	r.awaitWell("agent-port0")
 	uid, devices := r.awaitScheduled("share")
 	ids, err := r.prepare("share", uid)
-	if err != nil || !slices.Equal(devices, []string{"agent-port0"}) {
-		r.t.Fatal(devices, err)
-	}
-	if got := r.output(ids, image, shell(`echo $TRAPEZE_DEVICE; trapeze info --device "$TRAPEZE_DEVICE"`)...); !strings.HasPrefix(got, "agent:port0?memory=67108864&vis=8\n") {
-		r.t.Errorf("the pod says %q", got)
-	}
+	must.Hold(r.t, err == nil && slices.Equal(devices, []string{"agent-port0"}), "%+v %+v", devices, err)
+	got := r.output(ids, image, shell(`echo $TRAPEZE_DEVICE; trapeze info --device "$TRAPEZE_DEVICE"`)...)
+	should.Hold(r.t, strings.HasPrefix(got, "agent:port0?memory=67108864&vis=8\n"), "the pod says %q", got)
 	// Of 100 VIs 92 are left.
 	r.createPod("more", oneDevice("share", map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("93")}), podOf("more"))
 	r.awaitUnschedulable("more")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestAPIServerAway: without an API server for an hour, health still goes to the kubelet, prepared
@@ -33,9 +34,8 @@ func TestAPIServerAway(t *testing.T) {
 		r.awaitHealth(whole, drahealth.HealthStatus_UNHEALTHY)
 		r.driverIs("vfio-pci")
 	}
-	if ids, err := r.prepare("c3", "uid-c3"); err == nil {
-		t.Error("a claim that cannot be read was prepared:", ids)
-	}
+	ids, err := r.prepare("c3", "uid-c3")
+	should.Hold(t, err != nil, "a claim that cannot be read was prepared: %+v", ids)
 	r.unprepared("c2", other)
 	r.away.Store(false)
 	r.awaitTaint(whole, "fatal-error", resourceapi.DeviceTaintEffectNoExecute)

@@ -58,9 +58,7 @@ func TestCorruptState(t *testing.T) {
 	for i, text := range []string{"", "{", string(good[:len(good)/2]), strings.ReplaceAll(string(good), uid, "another"),
 		strings.ReplaceAll(string(good), uid, "../../etc/x"), `{"annotations":{"trapeze-nic.github.io/claim":"{}"}}`,
 		strings.Replace(string(good), `\"function\":`, `\"Function\":`, 1), strings.Replace(string(good), `\"bound\":true`, `\"bound\":true,\"bound\":false`, 1)} {
-		if text == string(good) {
-			t.Fatalf("file %d is good", i)
-		}
+		must.Hold(t, text != string(good), "file %d is good", i)
 		must.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		for name, uid := range map[string]string{"c1": uid, "c2": other} {
 			should.Explain(r.prepare(name, uid))(t, path, "file %d, claim %s", i, name)

@@ -218,9 +218,7 @@ func TestPublishes(t *testing.T) {
 	if a.AllowMultipleAllocations == nil || !*a.AllowMultipleAllocations || value(a, "vis") != 100 || value(a, "memory") != 1<<30 {
 		t.Errorf("the share is %+v", a)
 	}
-	if r.device("emulated-1") == nil {
-		t.Error("an emulated NIC is missing")
-	}
+	should.Hold(t, r.device("emulated-1") != nil, "an emulated NIC is missing")
 }
 
 func value(d *resourceapi.Device, capacity resourceapi.QualifiedName) int64 {
@@ -250,13 +248,11 @@ func TestWholeNIC(t *testing.T) {
 		r.unprepared("c1", uid)
 	}
 	r.driverIs(hostpcitestDriver)
-	if _, err := r.prepare("c2", other); err != nil {
-		t.Error(err)
-	}
+	_, err := r.prepare("c2", other)
+	should.Hold(t, err == nil, "%+v", err)
 	r.unprepared("c2", other)
-	if files, _ := filepath.Glob(filepath.Join(r.cdi, "*")); len(files) != 0 {
-		t.Errorf("left behind: %q", files)
-	}
+	files, _ := filepath.Glob(filepath.Join(r.cdi, "*"))
+	should.Hold(t, len(files) == 0, "left behind: %q", files)
 }
 
 const hostpcitestDriver = "trapeze-nic"
@@ -292,9 +288,7 @@ func TestShareAndEmulated(t *testing.T) {
 	if !slices.Equal(e.Env, []string{"TRAPEZE_DEVICE_S=agent:port0?memory=268435456&vis=64", "TRAPEZE_DEVICE_EM_2=emu:?wire=udp://0.0.0.0:0"}) {
 		t.Errorf("%q", e.Env)
 	}
-	if len(e.Mounts) != 1 || e.Mounts[0].HostPath != "/run/trapeze" || len(e.DeviceNodes) != 0 {
-		t.Errorf("%+v", e)
-	}
+	should.Hold(t, len(e.Mounts) == 1 && e.Mounts[0].HostPath == "/run/trapeze" && len(e.DeviceNodes) == 0, "%+v", e)
 }
 
 // TestHostileClaims: none is prepared, nothing is changed, and the error names what is wrong.
@@ -325,13 +319,11 @@ func TestHostileClaims(t *testing.T) {
 		should.Explain(r.prepare(name, uid))(t, c.says, "%s %s", c.device, c.parameters)
 	}
 	uid := r.claim("half", nil, resourceapi.DeviceRequestAllocationResult{Request: "a", Device: whole}, resourceapi.DeviceRequestAllocationResult{Request: "b", Device: "gone"})
-	if ids, err := r.prepare("half", uid); err == nil {
-		t.Error(ids)
-	}
+	ids, err := r.prepare("half", uid)
+	should.Hold(t, err != nil, "%+v", ids)
 	r.driverIs(hostpcitestDriver)
-	if files, _ := filepath.Glob(filepath.Join(r.cdi, "*")); len(files) != 0 {
-		t.Errorf("left behind: %q", files)
-	}
+	files, _ := filepath.Glob(filepath.Join(r.cdi, "*"))
+	should.Hold(t, len(files) == 0, "left behind: %q", files)
 }
 
 // TestNeverUnprepared: a claim that was deleted while the driver was down loses what it has, but

@@ -55,9 +55,7 @@ func (k *kubelet) register() {
 	k.registration = k.dial(sockets[0])
 	r := registerapi.NewRegistrationClient(k.registration)
 	info := must.Get(r.GetInfo(k.ctx, &registerapi.InfoRequest{}, grpc.WaitForReady(true)))(k.t)
-	if info.Type != registerapi.DRAPlugin || info.Name != dra.DriverName {
-		k.t.Fatalf("%v", info)
-	}
+	must.Hold(k.t, info.Type == registerapi.DRAPlugin && info.Name == dra.DriverName, "%v", info)
 	must.Get(r.NotifyRegistrationStatus(k.ctx, &registerapi.RegistrationStatus{PluginRegistered: true}))(k.t)
 	k.resources = k.dial(info.Endpoint)
 }

@@ -83,9 +83,7 @@ func (r *rig) transfer(image string, sender, receiver, send, receive []string) {
 	}
 	ended := to.Wait()
 	a, b := sumOf.FindString(string(sent)), sumOf.FindString(got.String())
-	if err != nil || ended != nil || a == "" || a != b {
-		r.t.Fatalf("sender: %v: %s\nreceiver: %v: %s", err, sent, ended, got.String())
-	}
+	must.Hold(r.t, err == nil && ended == nil && a != "" && a == b, "sender: %v: %s\nreceiver: %v: %s", err, sent, ended, got.String())
 }
 
 // sumOf matches what sha256sum prints.
@@ -98,9 +96,8 @@ func buildTrapeze(t *testing.T) string {
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-pgo=off", "-o", folder, "./cmd/trapeze")
 	build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	must.Hold(t, err == nil, "go build: %v\n%s", err, out)
 	return folder
 }
 

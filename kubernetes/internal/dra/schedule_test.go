@@ -50,9 +50,7 @@ func (r *rig) awaitScheduled(name string) (uid string, devices []string) {
 		return err == nil && p.Spec.NodeName == "n1"
 	})
 	c, err := r.client.ResourceV1().ResourceClaims("default").Get(r.ctx, name, metav1.GetOptions{})
-	if err != nil || c.Status.Allocation == nil {
-		r.t.Fatalf("claim %+v, %v", c, err)
-	}
+	must.Hold(r.t, err == nil && c.Status.Allocation != nil, "claim %+v, %v", c, err)
 	for _, d := range c.Status.Allocation.Devices.Results {
 		devices = append(devices, d.Device)
 	}

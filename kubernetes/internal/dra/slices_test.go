@@ -33,14 +33,10 @@ func unknown(node.Device) metav1.Time { return metav1.Time{} }
 // TestManyNICs: no slice has more devices than the API server takes, and none is lost.
 func TestManyNICs(t *testing.T) {
 	devices, err := hundred(t).Devices()
-	if err != nil || len(devices) != 100 {
-		t.Fatalf("%d devices, %v", len(devices), err)
-	}
+	must.Hold(t, err == nil && len(devices) == 100, "%d devices, %v", len(devices), err)
 	names := map[string]bool{}
 	for _, s := range dra.Resources("n1", devices, unknown).Pools["n1"].Slices {
-		if len(s.Devices) > 64 {
-			t.Errorf("a slice of %d devices", len(s.Devices))
-		}
+		should.Hold(t, len(s.Devices) <= 64, "a slice of %d devices", len(s.Devices))
 		for _, d := range s.Devices {
 			names[d.Name] = true
 		}
@@ -75,9 +71,7 @@ func FuzzParseParameters(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p, err := dra.ParseParameters(raw)
 		if err != nil {
-			if !errors.Is(err, dra.ErrParameters) || p.Kind != "" {
-				t.Fatalf("%+v, %v", p, err)
-			}
+			must.Hold(t, errors.Is(err, dra.ErrParameters) && p.Kind == "", "%+v, %v", p, err)
 			return
 		}
 		a, err := vfio.ParseAddress(p.Address())

@@ -115,9 +115,7 @@ func TestReasonBeforeDisconnect(t *testing.T) {
 	_ = b.Close()
 	_, err := transfer.Send(context.Background(), a, source([]byte("abcd")), nil)
 	var remote *transfer.RemoteError
-	if !errors.As(err, &remote) || !errors.Is(err, transfer.ErrSink) || remote.Text != "no space left on device" {
-		t.Errorf("got %v", err)
-	}
+	should.Hold(t, errors.As(err, &remote) && errors.Is(err, transfer.ErrSink) && remote.Text == "no space left on device", "got %v", err)
 }
 
 // TestReceiptCannotBeDelivered checks that a stored file counts.
@@ -128,9 +126,7 @@ func TestReceiptCannotBeDelivered(t *testing.T) {
 	res, err := transfer.Receive(context.Background(), b, func(transfer.Offer) (transfer.Sink, error) {
 		return disconnectOnCommit{sink, a}, nil
 	}, nil)
-	if err != nil || !res.Unconfirmed || !sink.committed || sink.discarded {
-		t.Errorf("%+v, %v, committed %v", res, err, sink.committed)
-	}
+	should.Hold(t, err == nil && res.Unconfirmed && sink.committed && !sink.discarded, "%+v, %v, committed %v", res, err, sink.committed)
 }
 
 type disconnectOnCommit struct {

@@ -69,17 +69,13 @@ func TestFileArrives(t *testing.T) {
 		}
 		sink := &memory{}
 		sent, got, offer := exchange(outer, src, sink)
-		if sent.err != nil || got.err != nil {
-			t.Fatalf("send %v, receive %v", sent.err, got.err)
-		}
+		must.Hold(t, sent.err == nil && got.err == nil, "send %v, receive %v", sent.err, got.err)
 		if !bytes.Equal(sink.data, data) || !sink.committed || sink.discarded {
 			t.Fatalf("%d of %d bytes, committed %v, discarded %v", len(sink.data), len(data), sink.committed, sink.discarded)
 		}
 		want := fmt.Sprintf("%x", sha256.Sum256(data))
 		for _, r := range []transfer.Result{sent.res, got.res} {
-			if r.SHA256 != want || r.Bytes != uint64(len(data)) || r.Unconfirmed {
-				t.Fatalf("result %+v", r)
-			}
+			must.Hold(t, r.SHA256 == want && r.Bytes == uint64(len(data)) && !r.Unconfirmed, "result %+v", r)
 		}
 		must.Be(t, offer, (transfer.Offer{Name: "file", Size: src.Size, Mode: 0o640}), "offer")
 	})
@@ -96,12 +92,9 @@ func TestProgressCountsEveryByte(t *testing.T) {
 	}()
 	_, err := transfer.Receive(context.Background(), b, func(transfer.Offer) (transfer.Sink, error) { return &memory{}, nil }, func(n int) { got += n })
 	_ = b.Close()
-	if serr := <-done; err != nil || serr != nil {
-		t.Fatal(err, serr)
-	}
-	if sent != len(data) || got != len(data) {
-		t.Errorf("progress of %d and %d for %d bytes", sent, got, len(data))
-	}
+	serr := <-done
+	must.Hold(t, err == nil && serr == nil, "%+v %+v", err, serr)
+	should.Hold(t, sent == len(data) && got == len(data), "progress of %d and %d for %d bytes", sent, got, len(data))
 }
 
 // TestOneSideFails checks what both sides say when one of them cannot go on.
@@ -138,9 +131,7 @@ func TestOneSideFails(t *testing.T) {
 			if c.neverSays != "" && strings.Contains(sent.err.Error(), c.neverSays) {
 				t.Errorf("sender learnt %q: %v", c.neverSays, sent.err)
 			}
-			if c.sink.committed || !c.sink.discarded {
-				t.Errorf("committed %v, discarded %v", c.sink.committed, c.sink.discarded)
-			}
+			should.Hold(t, !c.sink.committed && c.sink.discarded, "committed %v, discarded %v", c.sink.committed, c.sink.discarded)
 		})
 	}
 }
@@ -199,8 +190,6 @@ func TestReceiverWithBlockedOutput(t *testing.T) {
 	}
 	time.AfterFunc(10*time.Millisecond, cancel)
 	should.Fail(t, <-done, context.Canceled)
-	if !sink.discarded {
-		t.Error("not discarded")
-	}
+	should.Hold(t, sink.discarded, "not discarded")
 	should.Contain(t, hear(t, a), `"reason":"interrupted"`, "the sender is told")
 }

@@ -135,9 +135,7 @@ func TestConnectionOutlivesAgent(t *testing.T) {
 			start(t, text)
 		}
 		got, err := c.Receive(ctx)
-		if err != nil || len(got) != 2 || int(got[0])|int(got[1])<<8 != i {
-			t.Fatalf("message %d: %x, %v", i, got, err)
-		}
+		must.Hold(t, err == nil && len(got) == 2 && int(got[0])|int(got[1])<<8 == i, "message %d: %x, %v", i, got, err)
 		must.OK(t, c.Release())
 	}
 	should.OK(t, <-sent)
@@ -162,9 +160,8 @@ func TestTwoAgents(t *testing.T) {
 	var listed bytes.Buffer
 	list := agent.Command(&command.Env{JSON: true, Stdout: &listed, Stderr: &listed})
 	list.SetArgs([]string{"list", "--socket", socket})
-	if err := list.ExecuteContext(t.Context()); err != nil || !strings.Contains(listed.String(), `"clients": []`) {
-		t.Errorf("an agent without clients: %v, %s", err, &listed)
-	}
+	err := list.ExecuteContext(t.Context())
+	should.Hold(t, err == nil && strings.Contains(listed.String(), `"clients": []`), "an agent without clients: %v, %s", err, &listed)
 }
 
 func TestFile(t *testing.T) {
@@ -189,9 +186,7 @@ func TestFile(t *testing.T) {
 	} {
 		_, err := agent.Parse("f", []byte(text))
 		var bad *agent.ConfigError
-		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		should.Hold(t, errors.As(err, &bad) && strings.Contains(err.Error(), want), "%q: %v, want %q", text, err, want)
 	}
 }
 

@@ -77,9 +77,7 @@ users = ["4294967294"]
 	const open, version = agentlink.Open, agentlink.Version
 	m, end := welcome(t, socket, agentlink.Message{Station: "02:00:00:00:01:07"})
 	defer end()
-	if m.VIs != 8 || m.Memory != 1<<20 || m.Station != "02:00:00:00:01:07" {
-		t.Fatalf("%+v", m)
-	}
+	must.Hold(t, m.VIs == 8 && m.Memory == 1<<20 && m.Station == "02:00:00:00:01:07", "%+v", m)
 	for name, c := range map[string]struct {
 		m     agentlink.Message
 		errno unix.Errno
@@ -283,9 +281,7 @@ func TestBadWire(t *testing.T) {
 	for i := range 100 {
 		request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}
 		c, m, wire := ask(t, socket, request, []int{-1, pipe[0], memory}[i%3])
-		if m.Kind != agentlink.Welcome || wire < 0 {
-			t.Fatalf("%+v, descriptor %d", m, wire)
-		}
+		must.Hold(t, m.Kind == agentlink.Welcome && wire >= 0, "%+v, descriptor %d", m, wire)
 		garbage := make([]byte, 1+random.IntN(200))
 		for j := range garbage {
 			garbage[j] = byte(random.Uint32())
@@ -334,9 +330,7 @@ func TestTruncates(t *testing.T) {
 		f.Close()
 		tried++
 	}
-	if tried < 4 {
-		t.Errorf("%d mappings, want those of two clients and the agent", tried)
-	}
+	should.Hold(t, tried >= 4, "%d mappings, want those of two clients and the agent", tried)
 	exchange(t, one, two, "still whole")
 }
 
@@ -364,9 +358,7 @@ func FuzzRequest(f *testing.F) {
 			if fd >= 0 {
 				_ = unix.Close(fd)
 			}
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatal("it does not end the connection")
-			}
+			must.Hold(t, !errors.Is(err, os.ErrDeadlineExceeded), "it does not end the connection")
 			if err != nil {
 				break
 			}

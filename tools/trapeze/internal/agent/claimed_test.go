@@ -102,9 +102,8 @@ func TestClaim(t *testing.T) {
 	says("vis=17&", "vis=17: claim c1 grants 16 at most")
 	says("memory=65M&", "memory=68157440: claim c1 grants 67108864 bytes")
 	write(want)
-	if said, end = claimed(t, in, at("")); said != "open\n" {
-		t.Errorf("the claim as it was: %q", said)
-	}
+	said, end = claimed(t, in, at(""))
+	should.Hold(t, said == "open\n", "the claim as it was: %q", said)
 	// Of a NIC that the claim is not about there is none.
 	write(agentlink.Claim{NIC: "another", Cgroups: want.Cgroups})
 	says("", "no grant")
@@ -129,9 +128,8 @@ func TestClaimedOnly(t *testing.T) {
 	wants("no claim", "no grant")
 	must.OK(t, agentlink.WriteClaim(claims, "c1", agentlink.Claim{NIC: "local", Cgroups: []string{group}}))
 	wants("a claim", "open")
-	if _, err := via.Open(t.Context(), "agent:?socket="+socket, via.Options{NoTelemetry: true}); err == nil || !strings.Contains(err.Error(), "no grant") {
-		t.Errorf("another group: %v", err)
-	}
+	_, err := via.Open(t.Context(), "agent:?socket="+socket, via.Options{NoTelemetry: true})
+	should.Hold(t, err != nil && strings.Contains(err.Error(), "no grant"), "another group: %v", err)
 	must.OK(t, os.Chmod(claims, 0o777))
 	wants("a folder of everyone", "no grant")
 	must.OK(t, os.Chmod(claims, 0o755))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
@@ -109,9 +110,7 @@ func TestKills(t *testing.T) {
 				runtime.GC() // a client that shared memory with those gives it back when it is collected
 			}
 			settle(t, socket, before)
-			if victim.died > 0 {
-				t.Errorf("%d clients ended by themselves: %s", victim.died, victim.said)
-			}
+			should.Hold(t, victim.died == 0, "%d clients ended by themselves: %s", victim.died, victim.said)
 			numbers.end(t)
 			// Those that are there can still come, and have room.
 			exchange(t, open(t, at), open(t, at), "after")
@@ -144,9 +143,7 @@ func (v *victims) kill(t *testing.T, step string) {
 	}
 	time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
 	_ = c.Process.Kill()
-	if !stuck.Stop() {
-		t.Errorf("a client did not come to %q", step)
-	}
+	should.Hold(t, stuck.Stop(), "a client did not come to %q", step)
 	_ = c.Wait()
 	if c.ProcessState.Exited() {
 		v.died++

@@ -72,9 +72,7 @@ func TestPeersAcknowledgeNothing(t *testing.T) {
 				if t.Run(fmt.Sprint(tries), func(t *testing.T) { n = count(t, at, 7) }); n <= messages/2 {
 					break
 				}
-				if tries == 5 {
-					t.Fatalf("a NIC has sent %d frames beside %d messages of each", n, messages)
-				}
+				must.Hold(t, tries != 5, "a NIC has sent %d frames beside %d messages of each", n, messages)
 			}
 		})
 	}
@@ -116,9 +114,7 @@ func TestPeerLeaves(t *testing.T) {
 						}
 						break
 					}
-					if time.Now().After(end) {
-						t.Fatalf("the connection does not end; %d messages came", got)
-					}
+					must.Hold(t, !time.Now().After(end), "the connection does not end; %d messages came", got)
 				}
 				_ = l.to.Close()
 				should.Be(t, got, 3, "of 3 messages arrived")

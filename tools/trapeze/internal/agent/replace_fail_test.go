@@ -34,9 +34,7 @@ func take(t testing.TB, c *agentlink.Conn, kind string) agentlink.Message {
 	t.Helper()
 	m, fds, err := c.ReceiveMany(time.Now().Add(20*time.Second), agentlink.MaxPassed)
 	agentlink.Drop(fds)
-	if err != nil || m.Kind != kind {
-		t.Fatalf("kind %q, want %q: %s, %v", m.Kind, kind, m.Why, err)
-	}
+	must.Hold(t, err == nil && m.Kind == kind, "kind %q, want %q: %s, %v", m.Kind, kind, m.Why, err)
 	return m
 }
 
@@ -75,9 +73,8 @@ func TestReplaceBroken(t *testing.T) {
 				fail(c)
 				c.Leave() // as TakeOver
 				s.progress(t, 50)
-				if _, ok := a.agent.Successor(); ok {
-					t.Fatalf("replaced after step %d", reach)
-				}
+				_, ok := a.agent.Successor()
+				must.Hold(t, !ok, "replaced after step %d", reach)
 			}
 			s.end(t)
 			exchange(t, from, to, "after")
@@ -161,9 +158,8 @@ func TestReplaceNIC(t *testing.T) {
 	s.begin(t, from, to)
 	for range 3 {
 		s.progress(t, 20)
-		if _, _, err := agent.TakeOver(t.Context(), parse(t, wired("/proc/no/such/folder")), quiet); err == nil {
-			t.Fatal("taken over without the NIC")
-		}
+		_, _, err := agent.TakeOver(t.Context(), parse(t, wired("/proc/no/such/folder")), quiet)
+		must.Hold(t, err != nil, "taken over without the NIC")
 		s.progress(t, 20)
 		a = a.replaced(t, wired(here))
 	}
@@ -231,9 +227,7 @@ func TestReplaceState(t *testing.T) {
 	check := func(err error, text, field string) {
 		t.Helper()
 		var bad *agent.StateError
-		if !errors.As(err, &bad) || bad.Field != field || !errors.Is(err, agent.ErrState) {
-			t.Errorf("%s: %v, want %s", text, err, field)
-		}
+		should.Hold(t, errors.As(err, &bad) && bad.Field == field && errors.Is(err, agent.ErrState), "%s: %v, want %s", text, err, field)
 	}
 	for _, b := range badClients {
 		text := strings.Replace(goodClient, b.from, b.to, 1)
@@ -267,9 +261,8 @@ func TestReplaceState(t *testing.T) {
 		}()
 		_, _, err := agent.TakeOver(t.Context(), config, quiet)
 		check(err, text, b.field)
-		if got := <-said; !strings.Contains(got, "refuse ") || !strings.Contains(got, b.field) {
-			t.Errorf("the old agent is told %q, want %s", got, b.field)
-		}
+		got := <-said
+		should.Hold(t, strings.Contains(got, "refuse ") && strings.Contains(got, b.field), "the old agent is told %q, want %s", got, b.field)
 		if _, err := unix.Write(ends[0], []byte{1}); err != nil {
 			t.Fatalf("a connection of a client that was passed is cut: %v", err)
 		}

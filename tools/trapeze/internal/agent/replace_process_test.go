@@ -109,9 +109,7 @@ func (p *process) ready(t testing.TB) {
 	t.Helper()
 	select {
 	case said := <-p.said:
-		if !strings.Contains(said, "serving at") {
-			t.Fatalf("the agent does not serve: %s", said)
-		}
+		must.Hold(t, strings.Contains(said, "serving at"), "the agent does not serve: %s", said)
 	case <-time.After(replaceTimeout):
 		t.Fatal("the agent does not serve")
 	}
@@ -155,14 +153,11 @@ func TestReplaceProcess(t *testing.T) {
 	old.ended(t, 0, fmt.Sprintf("process %d serves in place of this one", next.cmd.Process.Pid))
 	// The new one, which was started with no service manager, tells that of the old one.
 	manager.until(t, fmt.Sprintf("MAINPID=%d", next.cmd.Process.Pid), "WATCHDOG=1")
-	if strings.Contains(manager.all(), "STOPPING=1") {
-		t.Error("the old agent has said that the service stops")
-	}
+	should.Hold(t, !strings.Contains(manager.all(), "STOPPING=1"), "the old agent has said that the service stops")
 	should.Contain(t, manager.all(), "READY=1", "no agent has said that it is ready")
 	exchange(t, from, to, "after")
-	if _, err := os.Stat(socket); err != nil {
-		t.Error(err)
-	}
+	_, err := os.Stat(socket)
+	should.Hold(t, err == nil, "%+v", err)
 	// The path goes with the agent that has it now.
 	_ = next.cmd.Process.Signal(unix.SIGTERM)
 	none := spawn(t, nil, "--file", written(t, strings.Replace(text, socket, socket+"2", 1)), "--replace")

@@ -94,9 +94,8 @@ func (r *running) replaced(t testing.TB, text string) *running {
 	next := runAgent(t, a, func(ctx context.Context) error { return a.Serve(ctx, l) })
 	select {
 	case err := <-r.done:
-		if _, ok := r.agent.Successor(); err != nil || !ok {
-			t.Errorf("the old agent: %v, replaced: %v", err, ok)
-		}
+		_, ok := r.agent.Successor()
+		should.Hold(t, err == nil && ok, "the old agent: %v, replaced: %v", err, ok)
 	case <-time.After(replaceTimeout):
 		t.Fatal("the old agent stays")
 	}
@@ -272,14 +271,11 @@ func TestReplaceOften(t *testing.T) {
 	s.progress(t, 100)
 	s.end(t)
 	after := list(t, socket)
-	if len(before) != 2 || len(after) != 2 {
-		t.Fatalf("%d clients, then %d", len(before), len(after))
-	}
+	must.Hold(t, len(before) == 2 && len(after) == 2, "%d clients, then %d", len(before), len(after))
 	frames := uint64(0)
 	for i, c := range after {
-		if b := before[i]; c.PID != b.PID || c.Grant != b.Grant || c.VIs != b.VIs || c.Program != b.Program {
-			t.Errorf("client %+v was %+v", c, b)
-		}
+		b := before[i]
+		should.Hold(t, c.PID == b.PID && c.Grant == b.Grant && c.VIs == b.VIs && c.Program == b.Program, "client %+v was %+v", c, b)
 		frames += c.Frames
 	}
 	if frames < s.arrived.Load() {

@@ -49,9 +49,7 @@ func enter(t fatal, n *nic, number byte, g Grant) *station {
 	go func() { other <- adopt(theirs, wire.SHMConnect) }()
 	mine := adopt(ours, wire.SHMListen)
 	program := <-other
-	if mine.error != nil || program.error != nil {
-		t.Fatal(mine.error, program.error)
-	}
+	must.Hold(t, mine.error == nil && program.error == nil, "%+v %+v", mine.error, program.error)
 	s := &station{&client{nic: n, grant: &g, vis: maxVIs, who: &identity{}, mac: datasheet.MAC{2, 0, 0, 0, 0, number}, port: mine.SHM}, program.SHM}
 	n.add(s.client)
 	return s
@@ -176,9 +174,7 @@ func TestFloodTakesNoTurn(t *testing.T) {
 			for floods[i].post(to, from, 64) {
 			}
 		}
-		if !victim.post(peer.mac, victim.mac, 1000) {
-			t.Fatal("the victim has no room")
-		}
+		must.Hold(t, victim.post(peer.mac, victim.mac, 1000), "the victim has no room")
 		before := peer.reached.Load()
 		n.round(time.Time{})
 		peer.take() // the flood's too: it has room for them
@@ -200,9 +196,8 @@ func TestFloodTakesNoTurn(t *testing.T) {
 		t.Errorf("%d frames refused, %d passed", f.refused.Load(), f.frames.Load())
 	}
 	// A frame to all is copied for each client, and costs its sender as much.
-	if toAll, most := floods[0].frames.Load(), uint64(rounds*quantum/(len(n.table.Load().list)*(64+frameCost))+1); toAll > most+1 {
-		t.Errorf("%d frames to all, at most %d", toAll, most)
-	}
+	toAll, most := floods[0].frames.Load(), uint64(rounds*quantum/(len(n.table.Load().list)*(64+frameCost))+1)
+	should.Hold(t, toAll <= most+1, "%d frames to all, at most %d", toAll, most)
 }
 
 // TestFullPort: clients share a port by their turns, also if it has room for some frames a round only. Frames
@@ -230,9 +225,7 @@ func TestFullPort(t *testing.T) {
 			for s.post(nowhere, s.mac, size) {
 			}
 		}
-		if !local.post(peer.mac, local.mac, size) {
-			t.Fatal("no room for a frame to a client")
-		}
+		must.Hold(t, local.post(peer.mac, local.mac, size), "no room for a frame to a client")
 		n.round(time.Time{})
 		must.Be(t, peer.take(), 1, "round %d: a frame between clients waits for the port", round)
 		for range 2 {
@@ -250,9 +243,8 @@ func TestFullPort(t *testing.T) {
 			}
 		}
 	}
-	if sum := passed[senders[0].mac] + passed[senders[1].mac] + passed[senders[2].mac]; sum < 5000 {
-		t.Errorf("%d frames passed", sum)
-	}
+	sum := passed[senders[0].mac] + passed[senders[1].mac] + passed[senders[2].mac]
+	should.Hold(t, sum >= 5000, "%d frames passed", sum)
 }
 
 // TestFullClient: clients that flood one that takes nothing do not keep others from it. What it has taken makes room
@@ -279,17 +271,12 @@ func TestFullClient(t *testing.T) {
 		}
 		for range 3 { // what is quiet has little there
 			before := target.reached.Load()
-			if !quiet.post(target.mac, quiet.mac, 1000) {
-				t.Fatal("the quiet client has no room")
-			}
+			must.Hold(t, quiet.post(target.mac, quiet.mac, 1000), "the quiet client has no room")
 			n.round(time.Time{})
-			if target.reached.Load() == before {
-				t.Fatalf("a frame of the quiet client is lost beside %d floods", count)
-			}
+			must.Hold(t, target.reached.Load() != before, "a frame of the quiet client is lost beside %d floods", count)
 		}
-		if got := target.take(); uint64(got) < 3 {
-			t.Fatalf("%d frames", got)
-		}
+		got := target.take()
+		must.Hold(t, uint64(got) >= 3, "%d frames", got)
 		for busy := true; busy; target.take() { // what the floods had no turn for
 			busy, _ = n.round(time.Time{})
 		}
@@ -326,18 +313,14 @@ func TestRate(t *testing.T) {
 		allowed := float64(rate) * elapsed.Seconds()
 		burst := max(float64(rate)*rateBurst.Seconds(), 2*float64(n.mtu))
 		sent := float64(c.bytes.Load())
-		if most := allowed + burst + float64(size); sent > 1.001*most {
-			t.Fatalf("%.0f bytes in %v at %d bytes per second, at most %.0f", sent, elapsed, rate, most)
-		}
+		most := allowed + burst + float64(size)
+		must.Hold(t, sent <= 1.001*most, "%.0f bytes in %v at %d bytes per second, at most %.0f", sent, elapsed, rate, most)
 		// What turns would let pass, if it is more, the rate has to keep.
 		turns := rounds * float64(quantum-n.mtu-frameCost) * float64(size) / float64(size+frameCost)
 		if turns > allowed+burst+float64(size) {
-			if least := allowed - float64(size); sent < 0.999*least {
-				t.Fatalf("%.0f bytes in %v at %d bytes per second, at least %.0f", sent, elapsed, rate, least)
-			}
-			if c.slowed.Load() == 0 {
-				t.Fatal("it was never slowed")
-			}
+			least := allowed - float64(size)
+			must.Hold(t, sent >= 0.999*least, "%.0f bytes in %v at %d bytes per second, at least %.0f", sent, elapsed, rate, least)
+			must.Hold(t, c.slowed.Load() != 0, "it was never slowed")
 		}
 	})
 }

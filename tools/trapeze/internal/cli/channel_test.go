@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -27,9 +28,7 @@ func TestChannelPing(t *testing.T) {
 	for _, priority := range []string{"high", "low"} {
 		var r channelReport
 		decode(t, run(t, "channel", "ping", "--count", "20", "--size", "400", "--priority", priority, "--json"), &r)
-		if !r.sound() || r.Rounds != 20 || r.Bytes != 400 || r.Priority != priority || r.Peer == "" {
-			t.Errorf("%+v", r)
-		}
+		should.Hold(t, r.sound() && r.Rounds == 20 && r.Bytes == 400 && r.Priority == priority && r.Peer != "", "%+v", r)
 	}
 	run(t, "channel", "ping", "-c", "3").exit(t, 0, "rounds    3\n")
 	for _, args := range [][]string{{"--size", "12"}, {"--size", "0"}, {"--size", "8192"}, {"--count", "0"}, {"--priority", "medium"},
@@ -46,18 +45,16 @@ func TestChannelPingLost(t *testing.T) {
 	go func() { listening <- runWith(ctx, nil, "channel", "listen", "--device", at) }()
 	o := run(t, "channel", "ping", "--count", "1000", "--timeout", "500ms", "--device", at)
 	stop()
-	if l := <-listening; o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no answer to message") || l.code != 0 {
-		t.Errorf("%+v, %+v", o, l)
-	}
+	l := <-listening
+	should.Hold(t, o.code == shell.ExitTimeout && strings.Contains(o.stderr, "no answer to message") && l.code == 0, "%+v, %+v", o, l)
 }
 
 // TestChannelInterrupted: what was measured until then is shown.
 func TestChannelInterrupted(t *testing.T) {
 	o := interrupted(t, `"rounds":`, "channel", "ping", "--count", "1000000000", "--json")
 	var r channelReport
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code == 0 || r.Rounds == 0 || !r.sound() {
-		t.Errorf("%v, %+v", err, o)
-	}
+	err := json.Unmarshal([]byte(o.stdout), &r)
+	should.Hold(t, err == nil && o.code != 0 && r.Rounds != 0 && r.sound(), "%v, %+v", err, o)
 }
 
 // TestDemoChannels: urgent cells and bulk arrive, all of them in the histogram, and those that
@@ -80,15 +77,11 @@ func TestDemoChannels(t *testing.T) {
 	decode(t, run(t, "demo", "--channels", "--duration", "100ms", "--json"), &r)
 	must.Be(t, len(r.Latency), 3, "%+v", r)
 	for _, l := range r.Latency {
-		if l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.P999 || l.Bytes == 0 {
-			t.Errorf("%+v", l)
-		}
+		should.Hold(t, l.P50 > 0 && l.P50 <= l.P99 && l.P99 <= l.P999 && l.Bytes != 0, "%+v", l)
 	}
 	counts, last := [3]int{}, 0.0
 	for _, b := range r.Histogram {
-		if b.UpTo <= last {
-			t.Errorf("%+v", r.Histogram)
-		}
+		should.Hold(t, b.UpTo > last, "%+v", r.Histogram)
 		last = b.UpTo
 		counts[0], counts[1], counts[2] = counts[0]+b.Idle, counts[1]+b.Urgent, counts[2]+b.Bulk
 	}

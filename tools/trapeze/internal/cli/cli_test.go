@@ -39,9 +39,7 @@ func (o outcome) exit(t *testing.T, code int, says ...string) {
 	for _, s := range says {
 		should.Contain(t, text, s, "trapeze %q", o.args)
 	}
-	if o.code != code {
-		t.Errorf("trapeze %q: exit code %d, want %d, stdout %q, stderr %q", o.args, o.code, code, o.stdout, o.stderr)
-	}
+	should.Hold(t, o.code == code, "trapeze %q: exit code %d, want %d, stdout %q, stderr %q", o.args, o.code, code, o.stdout, o.stderr)
 }
 
 // refused is exit for a command that has printed no result.
@@ -70,14 +68,11 @@ func run(t *testing.T, args ...string) outcome {
 // decode reads the one JSON object that a command printed, and nothing else.
 func decode(t *testing.T, o outcome, into any) {
 	t.Helper()
-	if o.code != shell.ExitOK || o.stderr != "" {
-		t.Fatalf("exit code %d, stderr %q", o.code, o.stderr)
-	}
+	must.Hold(t, o.code == shell.ExitOK && o.stderr == "", "exit code %d, stderr %q", o.code, o.stderr)
 	d := json.NewDecoder(strings.NewReader(o.stdout))
 	must.OK(t, d.Decode(into), "in %q", o.stdout)
-	if _, err := d.Token(); err != io.EOF {
-		t.Errorf("something follows the object: %q", o.stdout)
-	}
+	_, err := d.Token()
+	should.Hold(t, err == io.EOF, "something follows the object: %q", o.stdout)
 }
 
 func TestBadCommandLines(t *testing.T) {
@@ -157,10 +152,7 @@ func TestHelp(t *testing.T) {
 func TestVersion(t *testing.T) {
 	var v map[string]any
 	decode(t, run(t, "version", "--json"), &v)
-	if v["go"] == "" || v["version"] == "" || !strings.HasPrefix(v["platform"].(string), "linux/") {
-		t.Errorf("got %v", v)
-	}
-	if o := run(t, "version"); !strings.HasPrefix(o.stdout, "trapeze ") {
-		t.Errorf("got %+v", o)
-	}
+	should.Hold(t, v["go"] != "" && v["version"] != "" && strings.HasPrefix(v["platform"].(string), "linux/"), "got %v", v)
+	o := run(t, "version")
+	should.Hold(t, strings.HasPrefix(o.stdout, "trapeze "), "got %+v", o)
 }

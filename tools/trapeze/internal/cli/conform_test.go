@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
@@ -49,9 +50,7 @@ func readJUnit(t *testing.T, path string) (f junitFile) {
 func TestConform(t *testing.T) {
 	var all, some conformed
 	decode(t, run(t, "conform", "--list", "--json"), &all)
-	if len(all.Checks) < 50 || all.Checks[0].Section != "layout" || all.Checks[0].Result != "" {
-		t.Errorf("%+v", all)
-	}
+	should.Hold(t, len(all.Checks) >= 50 && all.Checks[0].Section == "layout" && all.Checks[0].Result == "", "%+v", all)
 	if o := run(t, "conform", "--list"); o.code != shell.ExitOK || strings.Count(o.stdout, "\n") != len(all.Checks) || !strings.Contains(o.stdout, "\nlimits/attributes\n") {
 		t.Errorf("%+v", o)
 	}
@@ -64,17 +63,13 @@ func TestConform(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	decode(t, run(t, "conform", "--json", "--section", "channels", "--run", "(one cell|drops)$", "--junit", file, "--force"), &some)
-	if some.Passed != 2 || some.Failed != 0 || len(some.Checks) != 2 || some.Checks[0].Section != "channels" {
-		t.Errorf("%+v", some)
-	}
+	should.Hold(t, some.Passed == 2 && some.Failed == 0 && len(some.Checks) == 2 && some.Checks[0].Section == "channels", "%+v", some)
 	if f := readJUnit(t, file); f.Tests != 2 || len(f.Suites) != 1 || f.Suites[0].Name != "channels" || f.Suites[0].Cases[1].Name != "drops" {
 		t.Errorf("%+v", f)
 	}
 	some = conformed{}
 	decode(t, run(t, "conform", "--json", "--section", "faults"), &some)
-	if some.Passed < 9 || some.Passed != len(some.Checks) {
-		t.Errorf("%+v", some)
-	}
+	should.Hold(t, some.Passed >= 9 && some.Passed == len(some.Checks), "%+v", some)
 	o := run(t, "conform", "--section", "layout")
 	if o.code != shell.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "4 passed, 0 failed, 0 skipped in ") {
 		t.Errorf("%+v", o)

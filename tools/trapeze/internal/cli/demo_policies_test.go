@@ -76,9 +76,7 @@ func TestDemoPolicies(t *testing.T) {
 			t.Errorf("%s on an idle wire: %v", p.Policy, p.NetTx)
 		}
 	}
-	if places["nic"] != 7 || places["host"] != 1 || places["program"] != 1 {
-		t.Errorf("policies run at %v", places)
-	}
+	should.Hold(t, places["nic"] == 7 && places["host"] == 1 && places["program"] == 1, "policies run at %v", places)
 	svg, err := os.ReadFile(picture)
 	if err != nil || !bytes.HasSuffix(svg, []byte("</svg>\n")) || bytes.Count(svg, []byte(">hostTx<")) != 18 {
 		t.Errorf("the picture: %v, %d bytes", err, len(svg))
@@ -121,9 +119,8 @@ func TestDemoPoliciesRefused(t *testing.T) {
 	} {
 		run(t, append([]string{"demo"}, c.args...)...).refused(t, c.code, c.says)
 	}
-	if names := left(t, dir); len(names) != 1 {
-		t.Errorf("left behind: %v", names)
-	}
+	names := left(t, dir)
+	should.Hold(t, len(names) == 1, "left behind: %v", names)
 }
 
 // TestDemoPoliciesStopped: a demonstration that is interrupted leaves no file, and an older one as it was.

@@ -34,16 +34,12 @@ func TestInfo(t *testing.T) {
 	if r.Address != "emu:?mac=02:00:00:00:00:2a" || r.Backend != "emulator" || r.PCI != "1234:7250" || r.MAC != "02:00:00:00:00:2a" {
 		t.Errorf("got %+v", r)
 	}
-	if r.SRAMFree == nil || *r.SRAMFree <= 0 || *r.SRAMFree >= r.SRAM || r.SRAMUsed == nil || *r.SRAMUsed != 0 {
-		t.Errorf("got %+v", r)
-	}
+	should.Hold(t, r.SRAMFree != nil && *r.SRAMFree > 0 && *r.SRAMFree < r.SRAM && r.SRAMUsed != nil && *r.SRAMUsed == 0, "got %+v", r)
 	if r.MTU < datasheet.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "ring") {
 		t.Errorf("got %+v", r)
 	}
 	for _, f := range r.Features {
-		if strings.HasPrefix(f, "bit-") {
-			t.Errorf("feature %s has no name", f)
-		}
+		should.Hold(t, !strings.HasPrefix(f, "bit-"), "feature %s has no name", f)
 	}
 	if r.Health["ready"] != true || r.Health["fault"] != 0.0 || len(r.Counters) != int(datasheet.CounterCount) {
 		t.Errorf("health %v, counters %v", r.Health, r.Counters)
@@ -53,13 +49,9 @@ func TestInfo(t *testing.T) {
 		blocks = append(blocks, b.Name+" "+b.Version)
 	}
 	for _, want := range []string{"identity 1.0", "health 1.0", "admin 1.0", "counters 1.0"} {
-		if !slices.Contains(blocks, want) {
-			t.Errorf("no block %q in %v", want, blocks)
-		}
+		should.Hold(t, slices.Contains(blocks, want), "no block %q in %v", want, blocks)
 	}
-	if len(r.BARs) != 3 || r.BARs[0].Bytes != datasheet.BAR0Size || r.BARs[1].Bar != 2 || r.BARs[2].Bar != 4 {
-		t.Errorf("BARs %+v", r.BARs)
-	}
+	should.Hold(t, len(r.BARs) == 3 && r.BARs[0].Bytes == datasheet.BAR0Size && r.BARs[1].Bar == 2 && r.BARs[2].Bar == 4, "BARs %+v", r.BARs)
 	run(t, "info").exit(t, shell.ExitOK, "  ready         true\n", "identity   1.0")
 }
 
@@ -111,9 +103,7 @@ func TestPingInterrupted(t *testing.T) {
 		tests[count] = func(t *testing.T) {
 			const says = "p50_us "
 			o := interrupted(t, says, "ping", "--count", count, "--quiet", "--interval", "1ms")
-			if o.code != want || !strings.Contains(o.stdout, says) {
-				t.Errorf("%+v", o)
-			}
+			should.Hold(t, o.code == want && strings.Contains(o.stdout, says), "%+v", o)
 		}
 	}
 	waittest.Together(t, tests)
@@ -140,29 +130,21 @@ func TestDemo(t *testing.T) {
 	decode(t, run(t, "demo", "--duration", "20ms", "--json", "--input", input), &r)
 	want := digestOf(t, input)
 	for _, f := range []file{r.File, r.Reverse} {
-		if f.Bytes != 1_234_567 || f.Rate <= 0 || f.Sent != want || f.Received != want {
-			t.Errorf("file %+v", f)
-		}
+		should.Hold(t, f.Bytes == 1_234_567 && f.Rate > 0 && f.Sent == want && f.Received == want, "file %+v", f)
 	}
 	var sizes []float64
 	for _, l := range r.Latency {
 		sizes = append(sizes, l["bytes"])
-		if l["p50_us"] <= 0 || l["p50_us"] > l["p99_us"] || l["p99_us"] > l["p999_us"] || len(l) != 4 {
-			t.Errorf("latency %v", l)
-		}
+		should.Hold(t, l["p50_us"] > 0 && l["p50_us"] <= l["p99_us"] && l["p99_us"] <= l["p999_us"] && len(l) == 4, "latency %v", l)
 	}
 	for _, b := range r.Bandwidth {
 		sizes = append(sizes, b["bytes"])
-		if b["mb_per_s"] <= 0 || len(b) != 2 {
-			t.Errorf("bandwidth %v", b)
-		}
+		should.Hold(t, b["mb_per_s"] > 0 && len(b) == 2, "bandwidth %v", b)
 	}
 	should.Same(t, sizes, []float64{64, 4096, 8192, 65536, 8192, 65536}, "sizes")
 }
 
 func TestDemoInterrupted(t *testing.T) {
 	o := runWith(signalled(t, 300*time.Millisecond), nil, "demo")
-	if o.code != 130 || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "SIGINT") {
-		t.Errorf("got %+v", o)
-	}
+	should.Hold(t, o.code == 130 && strings.Count(o.stderr, "\n") == 1 && strings.Contains(o.stderr, "SIGINT"), "got %+v", o)
 }

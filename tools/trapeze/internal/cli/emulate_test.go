@@ -50,9 +50,7 @@ func TestEmulate(t *testing.T) {
 	stop := serving(t, sockets, "--json")
 	var info struct{ Backend, PCI string }
 	decode(t, run(t, "info", "--json", "--device", "vfio-user:"+sockets[2]), &info)
-	if info.Backend != "vfio-user" || info.PCI != "1234:7250" {
-		t.Errorf("info says %+v", info)
-	}
+	should.Hold(t, info.Backend == "vfio-user" && info.PCI == "1234:7250", "info says %+v", info)
 
 	in, content := file(t, "input", 3<<20)
 	out := filepath.Join(t.TempDir(), "output")
@@ -74,9 +72,8 @@ func TestEmulate(t *testing.T) {
 		t.Errorf("emulate says %+v", report)
 	}
 	for _, s := range sockets {
-		if _, err := os.Lstat(s); !os.IsNotExist(err) {
-			t.Errorf("socket %s is left: %v", s, err)
-		}
+		_, err := os.Lstat(s)
+		should.Hold(t, os.IsNotExist(err), "socket %s is left: %v", s, err)
 	}
 }
 

@@ -99,15 +99,12 @@ func TestSendAndReceive(t *testing.T) {
 					t.Errorf("report %v", m)
 				}
 			}
-			if rr["output"] != out || rr["confirmed"] != true {
-				t.Errorf("receiver's report %v", rr)
-			}
+			should.Hold(t, rr["output"] == out && rr["confirmed"] == true, "receiver's report %v", rr)
 			if st, _ := os.Stat(out); st.Mode().Perm()&^0o640 != 0 {
 				t.Errorf("mode %v", st.Mode())
 			}
-			if n := left(t, filepath.Dir(out)); len(n) != 1 {
-				t.Errorf("left behind: %v", n)
-			}
+			n := left(t, filepath.Dir(out))
+			should.Hold(t, len(n) == 1, "left behind: %v", n)
 		})
 	}
 }
@@ -130,12 +127,10 @@ func TestSendersName(t *testing.T) {
 	r.exit(t, shell.ExitFailure, "--force")
 	s.exit(t, shell.ExitFailure, "exists already")
 	transferred(t, []string{"--force"}, []string{"--name", "its-name", "-"})
-	if st, err := os.Stat("its-name"); err != nil || st.Size() != 0 {
-		t.Errorf("not replaced: %v, %v", st, err)
-	}
-	if n := left(t, "."); len(n) != 1 {
-		t.Errorf("left behind: %v", n)
-	}
+	st, err := os.Stat("its-name")
+	should.Hold(t, err == nil && st.Size() == 0, "not replaced: %v, %v", st, err)
+	n := left(t, ".")
+	should.Hold(t, len(n) == 1, "left behind: %v", n)
 }
 
 func TestNobodyIsThere(t *testing.T) {
@@ -178,9 +173,8 @@ func TestRecvTellsHowToSend(t *testing.T) {
 	_, device, _ := strings.Cut(stderr.String(), "--device '")
 	device, _, _ = strings.Cut(device, "'")
 	s := runWith(ctx, nil, "send", "--device", device, input)
-	if code := <-done; code != 0 || s.code != 0 {
-		t.Fatalf("receiver %d %q, sender %+v", code, stderr.String(), s)
-	}
+	code := <-done
+	must.Hold(t, code == 0 && s.code == 0, "receiver %d %q, sender %+v", code, stderr.String(), s)
 	must.Same(t, must.Get(os.ReadFile(out))(t), content)
 }
 
@@ -197,9 +191,7 @@ func TestPlainProgress(t *testing.T) {
 	if !strings.Contains(send.stderr, "sending stdin: ") || !strings.Contains(recv.stderr, "receiving stdin: ") {
 		t.Errorf("sender %q, receiver %q", send.stderr, recv.stderr)
 	}
-	if !json.Valid([]byte(send.stdout)) {
-		t.Errorf("stdout %q", send.stdout)
-	}
+	should.Hold(t, json.Valid([]byte(send.stdout)), "stdout %q", send.stdout)
 }
 
 // TestOfferedNames: a sender cannot make a receiver write a file that is hidden or
@@ -222,7 +214,5 @@ func TestOfferedNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	transferred(t, nil, []string{"--name", "tool", input})
 	st, err := os.Stat("tool")
-	if err != nil || st.Mode() != 0o644 || st.Size() != int64(len(content)) {
-		t.Errorf("%v, %v", st, err)
-	}
+	should.Hold(t, err == nil && st.Mode() == 0o644 && st.Size() == int64(len(content)), "%v, %v", st, err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/ghost"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
@@ -25,9 +26,8 @@ func TestSendersThatDieWhileConnecting(t *testing.T) {
 	ghost.Ask(t, address, []byte("trapeze-file/3"), 5, datasheet.ReliableDelivery, 256<<10)
 	input, _ := file(t, "input.bin", 100_000)
 	runWith(ctx, nil, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address, input).exit(t, shell.ExitOK)
-	if o := <-received; o.code != shell.ExitOK || digestOf(t, out) != digestOf(t, input) {
-		t.Errorf("recv: exit code %d, %s", o.code, o.stderr)
-	}
+	o := <-received
+	should.Hold(t, o.code == shell.ExitOK && digestOf(t, out) == digestOf(t, input), "recv: exit code %d, %s", o.code, o.stderr)
 }
 
 // TestClientsThatDieWhileConnecting come before one that lives.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -65,9 +67,8 @@ func TestLoadExitCodes(t *testing.T) {
 			}
 		})
 	}
-	if _, err := os.Stat("x"); err == nil {
-		t.Error("a refused command has written its output")
-	}
+	_, err := os.Stat("x")
+	should.Hold(t, err != nil, "a refused command has written its output")
 }
 
 // TestDemoImage: the program decides about every transfer, and the report says so.
@@ -84,9 +85,7 @@ func TestDemoImage(t *testing.T) {
 	}
 	var r report
 	decode(t, run(t, "demo", "--duration", "20ms", "--json", "--input", input, "--image", "amp"), &r)
-	if r.Program.Image != "amp" || len(r.Program.NICs) != 2 {
-		t.Fatalf("%+v", r)
-	}
+	must.Hold(t, r.Program.Image == "amp" && len(r.Program.NICs) == 2, "%+v", r)
 	for _, n := range r.Program.NICs {
 		if n.Name != "amp" || n.State != "running" || n.runs("pulse/tx") == 0 || n.runs("pulse/rx") == 0 || n.runs("filter/rx") != 0 {
 			t.Errorf("%+v", n)

@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -61,14 +62,10 @@ func TestListedAddressesOpen(t *testing.T) {
 		}
 		var info struct{ Backend string }
 		decode(t, run(t, "info", "--json", "--device", address), &info)
-		if info.Backend != "emulator" || e.Description == "" {
-			t.Errorf("%s: %+v, %q", e.Address, info, e.Description)
-		}
+		should.Hold(t, info.Backend == "emulator" && e.Description != "", "%s: %+v, %q", e.Address, info, e.Description)
 	}
 	for _, kind := range []string{"", "mem", "udp", "shm", "memif", "host", "eth:", "agent:"} {
-		if !wires[kind] {
-			t.Errorf("no address has a wire of kind %q: %v", kind, r.Emulated)
-		}
+		should.Hold(t, wires[kind], "no address has a wire of kind %q: %v", kind, r.Emulated)
 	}
 }
 
@@ -94,9 +91,8 @@ func TestNothingStaysOpen(t *testing.T) {
 	all() // what the runtime opens once
 	before := leaktest.Files(t)
 	all()
-	if after := leaktest.Files(t); after > before {
-		t.Errorf("%d file descriptors before, %d after", before, after)
-	}
+	after := leaktest.Files(t)
+	should.Hold(t, after <= before, "%d file descriptors before, %d after", before, after)
 }
 
 // written are all commands and flags that write files. fw keygen has none: it replaces no
@@ -158,9 +154,7 @@ func TestCommandsOfPages(t *testing.T) {
 			}
 		}
 	}
-	if found < 50 {
-		t.Errorf("%d commands were found", found)
-	}
+	should.Hold(t, found >= 50, "%d commands were found", found)
 }
 
 // freePort finds a UDP port that nobody has at the moment.

@@ -60,9 +60,7 @@ func TestPoliciesWork(t *testing.T) {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			var r map[string]any
 			decode(t, run(t, append([]string{"ping", "--json", "-c", "3", "-i", "0", "--size", "50000", "--wait", "20s"}, flags...)...), &r)
-			if r["sent"] != 3.0 || r["received"] != 3.0 || r["corrupt"] != 0.0 {
-				t.Errorf("%v", r)
-			}
+			should.Hold(t, r["sent"] == 3.0 && r["received"] == 3.0 && r["corrupt"] == 0.0, "%v", r)
 		})
 	}
 }
@@ -75,9 +73,7 @@ func readLog(t *testing.T, path string) []dmalog.Record {
 	defer f.Close()
 	log, err := dmalog.Read(f, path)
 	records := log.Records
-	if err != nil || len(records) == 0 || records[0].Start != 0 {
-		t.Fatalf("%d records, %v", len(records), err)
-	}
+	must.Hold(t, err == nil && len(records) != 0 && records[0].Start == 0, "%d records, %v", len(records), err)
 	type lane struct {
 		engine dmalog.Engine
 		flow   int
@@ -157,9 +153,7 @@ func TestPingLog(t *testing.T) {
 			var r logged
 			decode(t, run(t, append([]string{"ping", "--json", "-c", "3", "-i", "0", "--size", "30000", "--wait", "20s", "--dma-log", log}, flags...)...), &r)
 			records := readLog(t, log)
-			if r.Log.File != log || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
-				t.Errorf("%+v, %d records", r, len(records))
-			}
+			should.Hold(t, r.Log.File == log && r.Log.Transfers == len(records) && r.Log.Dropped == 0, "%+v, %d records", r, len(records))
 			flows := map[int]int{}
 			for _, r := range records {
 				if r.Engine == dmalog.HostRcv {
@@ -170,9 +164,7 @@ func TestPingLog(t *testing.T) {
 			must.OK(t, runLab(t, "plot", "flow", "--log", log, "--output", picture))
 			svg, err := os.ReadFile(picture)
 			for _, e := range allEngines {
-				if err != nil || !strings.Contains(string(svg), e.String()) {
-					t.Errorf("no band for %v: %v", e, err)
-				}
+				should.Hold(t, err == nil && strings.Contains(string(svg), e.String()), "no band for %v: %v", e, err)
 			}
 			return followed(t, records, count*size, allEngines...) && flows[1] == count*size
 		})
@@ -185,9 +177,7 @@ func TestLogFull(t *testing.T) {
 	var r logged
 	decode(t, run(t, "ping", "--json", "-c", "3000", "-i", "0", "--size", "30000", "--wait", "20s", "--dma-log", log), &r)
 	records := readLog(t, log)
-	if r.Log.Transfers != len(records) || r.Log.Transfers != 16384 || r.Log.Dropped == 0 {
-		t.Errorf("%+v, %d records", r, len(records))
-	}
+	should.Hold(t, r.Log.Transfers == len(records) && r.Log.Transfers == 16384 && r.Log.Dropped != 0, "%+v, %d records", r, len(records))
 }
 
 // TestLogRefused: a log that cannot be written is refused before anything runs,

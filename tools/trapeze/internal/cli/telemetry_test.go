@@ -66,9 +66,7 @@ func TestOwner(t *testing.T) {
 // TestStatsOnce: no figure has a second name.
 func TestStatsOnce(t *testing.T) {
 	o := run(t, "stats", shownNIC(t), "--json")
-	if strings.Contains(o.stdout, `"rx_`) || strings.Contains(o.stdout, `"tx_`) {
-		t.Error(o.stdout)
-	}
+	should.Hold(t, !strings.Contains(o.stdout, `"rx_`) && !strings.Contains(o.stdout, `"tx_`), "%+v", o.stdout)
 	for _, name := range []string{"frames_received", "bytes_sent", "receive_queue_empty"} {
 		should.Be(t, strings.Count(o.stdout, `"`+name+`"`), 1, "%s: %s", name, o.stdout)
 	}
@@ -114,9 +112,8 @@ func TestOwnerNamed(t *testing.T) {
 		}
 		id := pid + ":" + strconv.Itoa(port)
 		o := run(t, "stats", id, "--json")
-		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || len(r.NICs) != 1 || r.NICs[0].Port != port || r.NICs[0].Address != want {
-			t.Errorf("stats %s: %v, %+v", id, err, o)
-		}
+		err := json.Unmarshal([]byte(o.stdout), &r)
+		should.Hold(t, err == nil && len(r.NICs) == 1 && r.NICs[0].Port == port && r.NICs[0].Address == want, "stats %s: %v, %+v", id, err, o)
 	}
 	for _, args := range [][]string{{"log", twice}, {"log", pid}, {"log"}, {"capture", "--output", "-", "--device", twice}} {
 		run(t, args...).exit(t, shell.ExitUsage, pid+":1 ("+twice+")", pid+":2 ("+twice+")")

@@ -280,9 +280,7 @@ func TestBrokenMachines(t *testing.T) {
 			b.change(tree)
 			r := must.Get(doctor.Run(t.Context(), tree.Root(), nic, b.options))(t)
 			f, ok := find(r, b.check)
-			if !ok {
-				t.Fatalf("no finding in %+v", r)
-			}
+			must.Hold(t, ok, "no finding in %+v", r)
 			if text := f.What + " " + f.Why; f.Severity != b.severity || !strings.Contains(text, b.says) {
 				t.Errorf("%v: %q does not say %q as %v", f.Severity, text, b.says, b.severity)
 			}
@@ -291,9 +289,7 @@ func TestBrokenMachines(t *testing.T) {
 			if b.check == "group-viable" && strings.Contains(f.What, "in use") && strings.Contains(fix, "unbind") {
 				t.Errorf("fix %q takes what is in use", fix)
 			}
-			if (b.fix == "") != (fix == "") || !strings.Contains(fix, b.fix) {
-				t.Errorf("fix %q does not hold %q", fix, b.fix)
-			}
+			should.Hold(t, (b.fix == "") == (fix == "") && strings.Contains(fix, b.fix), "fix %q does not hold %q", fix, b.fix)
 			if f.Severity == doctor.Error && r.CouldStart {
 				t.Error("a driver could start nevertheless")
 			}
@@ -321,13 +317,9 @@ func noRefusedBind(t *testing.T, tree *tree, r doctor.Report) {
 func TestHealthyMachine(t *testing.T) {
 	for _, address := range []string{nic, ""} {
 		r := must.Get(doctor.Run(t.Context(), healthy(t).Root(), address, doctor.Options{Drivers: ours}))(t)
-		if !r.CouldStart || len(r.Functions) != 1 || !r.Functions[0].CouldStart || r.Kernel != release {
-			t.Errorf("%q: %+v", address, r)
-		}
+		should.Hold(t, r.CouldStart && len(r.Functions) == 1 && r.Functions[0].CouldStart && r.Kernel == release, "%q: %+v", address, r)
 		for _, f := range append(r.Host, r.Functions[0].Findings...) {
-			if f.Severity != doctor.OK || f.What == "" || len(f.Fix) != 0 {
-				t.Errorf("%+v", f)
-			}
+			should.Hold(t, f.Severity == doctor.OK && f.What != "" && len(f.Fix) == 0, "%+v", f)
 		}
 		should.Be(t, len(r.Host)+len(r.Functions[0].Findings), len(doctor.Checks()), "findings checks")
 	}
@@ -338,9 +330,7 @@ func TestHealthyMachine(t *testing.T) {
 func TestEveryCheckIsTested(t *testing.T) {
 	seen := map[int]bool{}
 	for _, c := range doctor.Checks() {
-		if !slices.ContainsFunc(breakages, func(b breakage) bool { return b.check == c.Name }) {
-			t.Errorf("no broken machine for %s", c.Name)
-		}
+		should.Hold(t, slices.ContainsFunc(breakages, func(b breakage) bool { return b.check == c.Name }), "no broken machine for %s", c.Name)
 		for _, n := range c.Traps {
 			seen[n] = true
 		}

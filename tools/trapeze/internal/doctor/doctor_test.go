@@ -23,9 +23,7 @@ func TestAnyFunction(t *testing.T) {
 	tree.Function(hostpcitest.Function{Address: "0000:05:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, Driver: "i40e", Group: 20})
 	tree.Function(hostpcitest.Function{Address: "0000:06:00.0", Vendor: 0x1b36, Device: 0x10, Class: 0x010802, Driver: "nvme", Group: 21})
 	r := must.Get(doctor.Run(t.Context(), tree.Root(), "", doctor.Options{Drivers: ours}))(t)
-	if len(r.Functions) != 2 || !r.CouldStart || !r.Functions[0].CouldStart || r.Functions[1].CouldStart {
-		t.Errorf("%+v", r)
-	}
+	should.Hold(t, len(r.Functions) == 2 && r.CouldStart && r.Functions[0].CouldStart && !r.Functions[1].CouldStart, "%+v", r)
 }
 
 // TestVirtualFunction: its IDs read as all ones in configuration space, and yet
@@ -38,24 +36,18 @@ func TestVirtualFunction(t *testing.T) {
 	copy(config, "\xff\xff\xff\xff")
 	tree.File(nicDir+"/config", string(config))
 	r, err := doctor.Run(t.Context(), tree.Root(), nic, doctor.Options{})
-	if err != nil || !r.CouldStart {
-		t.Errorf("%+v, %v", r, err)
-	}
-	if f, _ := find(r, "interrupts"); f.What != "256 MSI-X vectors" {
-		t.Errorf("%+v", f)
-	}
+	should.Hold(t, err == nil && r.CouldStart, "%+v, %v", r, err)
+	f, _ := find(r, "interrupts")
+	should.Hold(t, f.What == "256 MSI-X vectors", "%+v", f)
 }
 
 func TestNoFunctions(t *testing.T) {
 	tree := healthy(t)
 	tree.Remove("sys/bus/pci/devices")
 	r, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{})
-	if err != nil || r.CouldStart {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if f, ok := find(r, "functions"); !ok || f.Severity != doctor.Error || !strings.Contains(f.Why, "emu:") {
-		t.Errorf("%+v", f)
-	}
+	must.Hold(t, err == nil && !r.CouldStart, "%+v, %v", r, err)
+	f, ok := find(r, "functions")
+	should.Hold(t, ok && f.Severity == doctor.Error && strings.Contains(f.Why, "emu:"), "%+v", f)
 }
 
 // TestBrokenFunction: one that cannot be read hides no other.
@@ -64,20 +56,15 @@ func TestBrokenFunction(t *testing.T) {
 	tree.Function(hostpcitest.Function{Address: "0000:05:00.0", Class: 0x020000})
 	tree.File(hostpcitest.Dir("0000:05:00.0")+"/numa_node", "x\n")
 	r, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{})
-	if err != nil || !r.CouldStart {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if f, ok := find(r, "functions"); !ok || f.Severity != doctor.Warning || !strings.Contains(f.What, "0000:05:00.0") {
-		t.Errorf("%+v", f)
-	}
+	must.Hold(t, err == nil && r.CouldStart, "%+v, %v", r, err)
+	f, ok := find(r, "functions")
+	should.Hold(t, ok && f.Severity == doctor.Warning && strings.Contains(f.What, "0000:05:00.0"), "%+v", f)
 }
 
 // TestEmptyHost: a host that tells nothing gets findings, not errors.
 func TestEmptyHost(t *testing.T) {
 	r, err := doctor.Run(t.Context(), hostpcitest.New(t).Root(), "", doctor.Options{})
-	if err != nil || r.CouldStart || len(r.Host) == 0 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	should.Hold(t, err == nil && !r.CouldStart && len(r.Host) != 0, "%+v, %v", r, err)
 }
 
 func TestErrors(t *testing.T) {
@@ -96,9 +83,8 @@ func TestErrors(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	b, err := json.Marshal(doctor.Finding{Check: "iommu", Severity: doctor.Error, What: "off", Fix: []string{"x"}})
-	if want := `{"check":"iommu","severity":"error","what":"off","fix":["x"]}`; err != nil || string(b) != want {
-		t.Errorf("%s, %v", b, err)
-	}
+	want := `{"check":"iommu","severity":"error","what":"off","fix":["x"]}`
+	should.Hold(t, err == nil && string(b) == want, "%s, %v", b, err)
 }
 
 // TestThisHost looks at whatever machine runs the test, and leaves no file open.

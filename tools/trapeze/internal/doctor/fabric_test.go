@@ -21,9 +21,8 @@ func library(t *testing.T, path, symbol string) {
 	if libraries[symbol] == nil {
 		source, made := filepath.Join(t.TempDir(), "l.c"), filepath.Join(t.TempDir(), "l.so")
 		must.OK(t, os.WriteFile(source, []byte("int "+symbol+"(void) { return 0; }\n"), 0o600))
-		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", made, source).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", made, source).CombinedOutput()
+		must.Hold(t, err == nil, "%v\n%s", err, out)
 		content := must.Get(os.ReadFile(made))(t)
 		libraries[symbol] = content
 	}
@@ -42,9 +41,8 @@ func fabricHost(t *testing.T) string {
 }
 
 func TestFabric(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Fatal("gcc is missing: install it")
-	}
+	_, err := exec.LookPath("gcc")
+	must.Hold(t, err == nil, "gcc is missing: install it")
 	good := map[string]string{"FI_PROVIDER_PATH": "+/opt/fi", "LD_LIBRARY_PATH": "/opt/vipl"}
 	for _, c := range []struct {
 		name, check, says string

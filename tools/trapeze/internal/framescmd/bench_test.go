@@ -93,9 +93,8 @@ func echoing(b testing.TB, size int) (round func()) {
 		exchange(b, x.Queue(0), x.Queue(0), frames, func() {
 			must.Get(e.round(b.Context(), y.Queue(0), batch))(b)
 		})
-		if n := e.verdicts[responder.Invalid].Load() + e.verdicts[responder.Other].Load(); n > 0 {
-			b.Fatalf("%d frames were not answered", n)
-		}
+		n := e.verdicts[responder.Invalid].Load() + e.verdicts[responder.Other].Load()
+		must.Hold(b, n == 0, "%d frames were not answered", n)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
@@ -38,9 +40,7 @@ func who(t testing.TB, p *peer, source, target string) ethernet.MAC {
 		&layers.ARP{AddrType: 1, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: 1,
 			SourceHwAddress: mac[:], SourceProtAddress: net.ParseIP(source).To4(), DstHwAddress: make([]byte, 6), DstProtAddress: net.ParseIP(target).To4()}))
 	a, ok := gopacket.NewPacket(answer, layers.LayerTypeEthernet, gopacket.Default).Layer(layers.LayerTypeARP).(*layers.ARP)
-	if !ok || a.Operation != 2 || !net.IP(a.SourceProtAddress).Equal(net.ParseIP(target)) {
-		t.Fatalf("%x is no answer to ARP", answer)
-	}
+	must.Hold(t, ok && a.Operation == 2 && net.IP(a.SourceProtAddress).Equal(net.ParseIP(target)), "%x is no answer to ARP", answer)
 	p.found = true
 	return ethernet.MAC(a.SourceHwAddress)
 }
@@ -116,18 +116,13 @@ func TestEchoFiltered(t *testing.T) {
 		p.send(t, ping(t, p.MAC(), mac, "10.0.0.66", "10.0.0.1", 0, i, 56))
 	}
 	p.send(t, ping(t, p.MAC(), mac, "10.0.0.2", "10.0.0.1", 0, 77, 56))
-	if got := p.receive(t, timeout); len(got) < 60 || !bytes.Equal(got[30:34], []byte{10, 0, 0, 2}) {
-		t.Fatalf("%x", got)
-	}
+	got := p.receive(t, timeout)
+	must.Hold(t, len(got) >= 60 && bytes.Equal(got[30:34], []byte{10, 0, 0, 2}), "%x", got)
 	echo.stop()
 	var r echoReport
 	echo.report(t, &r)
-	if r.Answers["echo"] != 1 || r.Invalid+r.Other != 0 || r.Ports[0].Program == nil || r.Ports[0].Program.Name != "acl" {
-		t.Fatalf("%+v", r)
-	}
+	must.Hold(t, r.Answers["echo"] == 1 && r.Invalid+r.Other == 0 && r.Ports[0].Program != nil && r.Ports[0].Program.Name == "acl", "%+v", r)
 	rule.Hits = 10
 	rules := r.Ports[0].Program.Maps["rules"]
-	if len(rules) != 1 || rules[0].Value != fmt.Sprintf("%x", rule.Bytes()) {
-		t.Errorf("%+v", rules)
-	}
+	should.Hold(t, len(rules) == 1 && rules[0].Value == fmt.Sprintf("%x", rule.Bytes()), "%+v", rules)
 }

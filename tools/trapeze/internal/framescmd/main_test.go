@@ -157,9 +157,7 @@ func (p *peer) send(t testing.TB, frame []byte) {
 			must.OK(t, err)
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("a frame could not be sent")
-		}
+		must.Hold(t, !time.Now().After(deadline), "a frame could not be sent")
 	}
 }
 

@@ -36,9 +36,7 @@ func arrives(t *testing.T, frame []byte, from *peer, to ...*peer) {
 		if got := first.receive(t, 50*time.Millisecond); got != nil {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing arrives")
-		}
+		must.Hold(t, !time.Now().After(deadline), "nothing arrives")
 	}
 	last := append(bytes.Clone(frame), 'l', 'a', 's', 't')
 	from.send(t, last)

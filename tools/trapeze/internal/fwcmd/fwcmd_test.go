@@ -47,9 +47,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	root.SetErr(&errs)
 	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
-	if errs.Len() > 0 {
-		t.Errorf("%v: on stderr: %s", args, &errs)
-	}
+	should.Hold(t, errs.Len() == 0, "%v: on stderr: %s", args, &errs)
 	return out.String(), err
 }
 
@@ -65,9 +63,7 @@ func decoded[T any](t *testing.T, args ...string) (v T) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(ok(t, append(args, "--json")...)))
 	must.OK(t, d.Decode(&v))
-	if d.More() {
-		t.Errorf("%v prints more than one object", args)
-	}
+	should.Hold(t, !d.More(), "%v prints more than one object", args)
 	return v
 }
 
@@ -153,13 +149,9 @@ func TestFromObjectToSignedImage(t *testing.T) {
 	ok(t, "fw", "sign", image, "--key", generated.Private)
 	a, err1 := os.ReadFile(image)
 	b, err2 := os.ReadFile(other)
-	if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
-		t.Errorf("signed in place, it is another file: %v, %v", err1, err2)
-	}
+	should.Hold(t, err1 == nil && err2 == nil && bytes.Equal(a, b), "signed in place, it is another file: %v, %v", err1, err2)
 	verified := decoded[struct{ Key, Owner, Digest string }](t, "fw", "verify", image, "--keys", keys)
-	if verified.Key != generated.Key || verified.Owner != "me.pub" || verified.Digest != made.Digest {
-		t.Errorf("%+v", verified)
-	}
+	should.Hold(t, verified.Key == generated.Key && verified.Owner == "me.pub" && verified.Digest == made.Digest, "%+v", verified)
 	for name, c := range map[string]struct {
 		args  []string
 		state string
@@ -185,9 +177,8 @@ func TestFromObjectToSignedImage(t *testing.T) {
 	should.Refuse(run(t, "fw", "verify", image, "--keys", keys))(t, firmware.ErrRevoked, "revoked")
 
 	listing := decoded[struct{ Lines []string }](t, "fw", "disasm", image)
-	if text := ok(t, "fw", "disasm", image); strings.Join(listing.Lines, "\n")+"\n" != text || !strings.Contains(text, "everything.c:") {
-		t.Errorf("disasm:\n%s", text)
-	}
+	text := ok(t, "fw", "disasm", image)
+	should.Hold(t, strings.Join(listing.Lines, "\n")+"\n" == text && strings.Contains(text, "everything.c:"), "disasm:\n%s", text)
 }
 
 // TestShipped builds all images that come with trapeze.
@@ -230,9 +221,8 @@ func TestRefusedProgram(t *testing.T) {
 	if !errors.As(err, &refusal) || json.Unmarshal([]byte(out), &v) != nil || v.Accepted || len(v.Hooks) != 1 || v.Hooks[0].Refusal == nil {
 		t.Fatalf("check: %v, %s", err, out)
 	}
-	if r := v.Hooks[0].Refusal; !strings.HasSuffix(r.Line, "while (round != 1)") || r.Reason == "" {
-		t.Errorf("%+v", r)
-	}
+	r := v.Hooks[0].Refusal
+	should.Hold(t, strings.HasSuffix(r.Line, "while (round != 1)") && r.Reason != "", "%+v", r)
 	if out, err := run(t, "fw", "check", image); err == nil || !strings.Contains(out, "refusal") {
 		t.Errorf("check: %v\n%s", err, out)
 	}
@@ -283,18 +273,14 @@ func TestRefusedCommands(t *testing.T) {
 			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || out != "" {
 				t.Errorf("%v, %q; want %v that says %q", err, out, c.want, c.says)
 			}
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line: %v", err)
-			}
+			should.Hold(t, !strings.Contains(err.Error(), "\n"), "more than one line: %v", err)
 		})
 	}
 	if b, err := os.ReadFile(there); err != nil || string(b) != "mine" {
 		t.Errorf("a file was replaced: %q, %v", b, err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 4 {
-		t.Errorf("left over: %v, %v", entries, err)
-	}
+	should.Hold(t, err == nil && len(entries) == 4, "left over: %v, %v", entries, err)
 	if _, err := os.Stat("x"); err == nil {
 		t.Error("a refused command has written its output")
 	}

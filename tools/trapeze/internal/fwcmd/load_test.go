@@ -111,9 +111,7 @@ func newKeyed(t *testing.T) (k keyed) {
 	a := must.Get(firmware.Open(k.unsigned))(t)
 	b := must.Get(firmware.Open(k.other))(t)
 	s := must.Get(firmware.Open(k.signed))(t)
-	if a.Digest == b.Digest || bytes.Count(b.Bytes(), b.Signature.Bytes[:]) != 1 {
-		t.Fatal("the images are no use for this test")
-	}
+	must.Hold(t, a.Digest != b.Digest && bytes.Count(b.Bytes(), b.Signature.Bytes[:]) == 1, "the images are no use for this test")
 	write(t, k.other, bytes.Replace(b.Bytes(), b.Signature.Bytes[:], s.Signature.Bytes[:], 1))
 	return k
 }
@@ -156,14 +154,12 @@ func TestTrust(t *testing.T) {
 			}
 			args := append([]string{"load", "--device", device}, c.args...)
 			if c.want == nil {
-				if r := decoded[loaded](t, args...); r.Signature.State != c.state || r.Program.State != "running" || r.Program.Name != "amp" {
-					t.Errorf("%+v", r)
-				}
+				r := decoded[loaded](t, args...)
+				should.Hold(t, r.Signature.State == c.state && r.Program.State == "running" && r.Program.Name == "amp", "%+v", r)
 				return
 			}
-			if out, err := run(t, args...); !errors.Is(err, c.want) || out != "" {
-				t.Errorf("%q, %v; want %v", out, err, c.want)
-			}
+			out, err := run(t, args...)
+			should.Hold(t, errors.Is(err, c.want) && out == "", "%q, %v; want %v", out, err, c.want)
 			should.Be(t, card.written.Load(), 0, "the device was written to times")
 			should.Be(t, card.opened.Load(), 0, "the device was opened times")
 		})
@@ -217,9 +213,8 @@ func TestBadImages(t *testing.T) {
 			should.Be(t, errors.As(err, &refusal), (name == "endless"), "%v", err)
 			should.Be(t, card.opened.Load(), c.opened, "the device was opened times")
 			should.Be(t, card.written.Load(), 0, "the device was written to times")
-			if p := statusOf(t, device); p.State != "built-in" {
-				t.Errorf("%+v", p)
-			}
+			p := statusOf(t, device)
+			should.Hold(t, p.State == "built-in", "%+v", p)
 		})
 	}
 }
@@ -241,14 +236,11 @@ func TestFlippedBits(t *testing.T) {
 		if err != nil {
 			refused++
 		}
-		if p := statusOf(t, device); p.Digest != want || p.State != "running" {
-			t.Fatalf("bit of byte %d: %v; now %+v", at, err, p)
-		}
+		p := statusOf(t, device)
+		must.Hold(t, p.Digest == want && p.State == "running", "bit of byte %d: %v; now %+v", at, err, p)
 	}
 	t.Logf("%d refused", refused)
-	if refused == 0 {
-		t.Error("nothing was refused")
-	}
+	should.Hold(t, refused != 0, "nothing was refused")
 }
 
 // TestMaps reads and writes maps of the program that runs.
@@ -265,9 +257,7 @@ func TestMaps(t *testing.T) {
 	}
 	ok(t, "fw", "map", "--device", device, "image:ipt", "entries", "set", "07000000", "0x0100000003000000")
 	r := decoded[report](t, "fw", "map", "--device", device, "image:ipt", "entries")
-	if r.Map.Type != "array" || r.Map.Entries != 256 || len(r.Entries) != 256 {
-		t.Errorf("%+v", r)
-	}
+	should.Hold(t, r.Map.Type == "array" && r.Map.Entries == 256 && len(r.Entries) == 256, "%+v", r)
 	set := 0
 	for _, e := range r.Entries {
 		if e.Value != "0000000000000000" {
@@ -300,9 +290,8 @@ func TestMaps(t *testing.T) {
 		"no such key":       {[]string{"image:acl", "rules", "get", key}, load.ErrNoEntry},
 		"delete nothing":    {[]string{"image:acl", "rules", "delete", key}, load.ErrNoEntry},
 	} {
-		if out, err := run(t, append([]string{"fw", "map", "--device", device}, c.args...)...); !errors.Is(err, c.want) || out != "" {
-			t.Errorf("%s: %q, %v; want %v", name, out, err, c.want)
-		}
+		out, err := run(t, append([]string{"fw", "map", "--device", device}, c.args...)...)
+		should.Hold(t, errors.Is(err, c.want) && out == "", "%s: %q, %v; want %v", name, out, err, c.want)
 	}
 	ok(t, "load", "--device", device, "--allow-unsigned", "image:amp")
 	should.Refuse(run(t, "fw", "map", "--device", device, "image:amp", "rules"))(t, load.ErrMap, "of an image without maps")

@@ -61,9 +61,8 @@ func decode(t *testing.T, o outcome, into any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(o.stdout))
 	must.OK(t, d.Decode(into), "in %q", o.stdout)
-	if _, err := d.Token(); err != io.EOF || o.stderr != "" {
-		t.Errorf("something follows the object: %q, stderr %q", o.stdout, o.stderr)
-	}
+	_, err := d.Token()
+	should.Hold(t, err == io.EOF && o.stderr == "", "something follows the object: %q, stderr %q", o.stdout, o.stderr)
 }
 
 // host has an idle NIC that belongs to ixgbe, and VFIO.
@@ -82,9 +81,7 @@ func TestList(t *testing.T) {
 	tree, _ := host(t)
 	tree.File("proc/net/route", "ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
 	o := run(t, tree, nil, "list")
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
+	must.Hold(t, o.err == nil, "%+v", o.err)
 	for _, s := range []string{"pci:0000:03:00.0", "Example Corp Trapeze NIC [1234:7250]", "ixgbe", "fits", "0000:00:1c.0  pcieport",
 		"max_gt_s", "ens1 carries the default route", "afxdp:ens1", "emu:?wire=udp://HOST:PORT"} {
 		should.Contain(t, o.stdout, s)
@@ -95,9 +92,7 @@ func TestList(t *testing.T) {
 		Schemes   []string
 	}
 	decode(t, run(t, tree, nil, "list", "--json"), &r)
-	if len(r.Functions) != 1 || len(r.Emulated) == 0 {
-		t.Fatalf("%+v", r)
-	}
+	must.Hold(t, len(r.Functions) == 1 && len(r.Emulated) != 0, "%+v", r)
 	f := r.Functions[0]
 	want := map[string]any{"address": "pci:" + nic, "vendor": "1234", "device": "7250", "class": "028000", "driver": "ixgbe", "iommu_group": 12.0, "fits": "trapeze", "device_name": "Trapeze NIC"}
 	for k, v := range want {
@@ -105,9 +100,7 @@ func TestList(t *testing.T) {
 	}
 	should.Be(t, fmt.Sprint(f["afxdp"]), "[afxdp:ens1]")
 	for _, k := range []string{"group_members", "link", "netdevs", "sriov", "power_state", "bars", "backends", "in_use", "numa_node"} {
-		if f[k] == nil {
-			t.Errorf("no %s", k)
-		}
+		should.Hold(t, f[k] != nil, "no %s", k)
 	}
 }
 
@@ -127,9 +120,7 @@ func TestListOfOthersNICs(t *testing.T) {
 		got[f["device"].(string)] = [2]any{f["fits"], f["untested"]}
 	}
 	want := map[string][2]any{"7250": {"trapeze", false}, "10c9": {"igb", false}, "1533": {"igb", true}, "1572": {"", false}, "1001": {"mqnic", true}}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	should.Hold(t, maps.Equal(got, want), "got %v, want %v", got, want)
 	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "untested") || strings.Count(o.stdout, "eth:pci:0000:04:00.") != 3 || !strings.Contains(o.stdout, "Corundum on Alveo U200") {
 		t.Errorf("not said:\n%s", o.stdout)
 	}
@@ -160,18 +151,14 @@ func TestBindAndUnbind(t *testing.T) {
 	}
 	tree.Driver("vfio-pci")
 	o = run(t, tree, kernel.Write, "bind", "pci:"+nic)
-	if o.err != nil || o.stdout != "0000:03:00.0: ixgbe -> vfio-pci\nopens by /dev/vfio/12\n" {
-		t.Errorf("%+v", o)
-	}
-	if o = run(t, tree, kernel.Write, "bind", nic); o.err != nil || !strings.HasPrefix(o.stdout, "is bound already\n") {
-		t.Errorf("%+v", o)
-	}
+	should.Hold(t, o.err == nil && o.stdout == "0000:03:00.0: ixgbe -> vfio-pci\nopens by /dev/vfio/12\n", "%+v", o)
+	o = run(t, tree, kernel.Write, "bind", nic)
+	should.Hold(t, o.err == nil && strings.HasPrefix(o.stdout, "is bound already\n"), "%+v", o)
 	var r map[string]any
 	decode(t, run(t, tree, kernel.Write, "unbind", nic, "--json"), &r)
 	changes := []any{map[string]any{"address": nic, "before": "vfio-pci", "after": "ixgbe"}}
-	if d := cmp.Diff(changes, r["changes"]); d != "" || r["dry_run"] != false || len(r["writes"].([]any)) != 3 {
-		t.Error(d, r)
-	}
+	d := cmp.Diff(changes, r["changes"])
+	should.Hold(t, d == "" && r["dry_run"] == false && len(r["writes"].([]any)) == 3, "%+v %+v", d, r)
 }
 
 func TestForce(t *testing.T) {
@@ -181,9 +168,8 @@ func TestForce(t *testing.T) {
 	if !errors.Is(o.err, hostpci.ErrInUse) || o.stdout != "" || !strings.Contains(o.err.Error(), "--force") || isDevice(o.err) {
 		t.Errorf("%+v", o)
 	}
-	if o = run(t, tree, kernel.Write, "bind", "--force", nic); o.err != nil || !strings.Contains(o.stderr, "forced, although ens1 carries") {
-		t.Errorf("%+v", o)
-	}
+	o = run(t, tree, kernel.Write, "bind", "--force", nic)
+	should.Hold(t, o.err == nil && strings.Contains(o.stderr, "forced, although ens1 carries"), "%+v", o)
 }
 
 func TestBadCommandLines(t *testing.T) {
@@ -212,9 +198,7 @@ func TestDoctor(t *testing.T) {
 	tree.File("proc/sys/kernel/osrelease", "6.12.1\n")
 	o := run(t, tree, nil, "doctor", nic)
 	var not *hostcmd.NotReadyError
-	if !errors.As(o.err, &not) || !strings.HasSuffix(not.What, nic) || not.Errors == 0 {
-		t.Fatalf("%+v", o)
-	}
+	must.Hold(t, errors.As(o.err, &not) && strings.HasSuffix(not.What, nic) && not.Errors != 0, "%+v", o)
 	var list struct{ Functions []struct{ Name string } }
 	decode(t, run(t, tree, nil, "list", "--json"), &list)
 	named := nic + "  " + list.Functions[0].Name
@@ -225,19 +209,15 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(o.err)
 	}
 	tree.Dir("sys/module/vfio_iommu_type1")
-	if o = run(t, tree, nil, "doctor"); o.err != nil || !strings.Contains(o.stdout, "a driver could start") {
-		t.Errorf("%+v", o)
-	}
-	if all := run(t, tree, nil, "doctor", "--all"); len(all.stdout) <= len(o.stdout) || !strings.Contains(all.stdout, "ok      binding: bound to vfio-pci") {
-		t.Errorf("%+v", all)
-	}
+	o = run(t, tree, nil, "doctor")
+	should.Hold(t, o.err == nil && strings.Contains(o.stdout, "a driver could start"), "%+v", o)
+	all := run(t, tree, nil, "doctor", "--all")
+	should.Hold(t, len(all.stdout) > len(o.stdout) && strings.Contains(all.stdout, "ok      binding: bound to vfio-pci"), "%+v", all)
 	var r struct {
 		CouldStart bool `json:"could_start"`
 		Host       []struct{ Check, Severity, What string }
 		Functions  []struct{ Address string }
 	}
 	decode(t, run(t, tree, nil, "doctor", "--json"), &r)
-	if !r.CouldStart || len(r.Host) == 0 || r.Host[0].Severity != "ok" || len(r.Functions) != 1 {
-		t.Errorf("%+v", r)
-	}
+	should.Hold(t, r.CouldStart && len(r.Host) != 0 && r.Host[0].Severity == "ok" && len(r.Functions) == 1, "%+v", r)
 }

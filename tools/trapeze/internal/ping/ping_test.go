@@ -77,9 +77,7 @@ func TestLoss(t *testing.T) {
 			wait = 20 * time.Millisecond
 		}
 		s := must.Get(ping.Run(t.Context(), e, ping.Options{Count: 60, Bytes: 64, Wait: wait}, nil))(t)
-		if s.Sent != 60 || (s.Lost > 0) != lossy || s.Received == 0 {
-			t.Errorf("%v: %d of %d lost", level, s.Lost, s.Sent)
-		}
+		should.Hold(t, s.Sent == 60 && (s.Lost > 0) == lossy && s.Received != 0, "%v: %d of %d lost", level, s.Lost, s.Sent)
 		should.OK(t, e.Close())
 	}
 }
@@ -97,9 +95,7 @@ func TestServerEnds(t *testing.T) {
 			stop()
 		}
 	})
-	if !errors.Is(err, transfer.ErrPeerLost) || s.Sent < 5 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	should.Hold(t, errors.Is(err, transfer.ErrPeerLost) && s.Sent >= 5, "%+v, %v", s, err)
 	should.OK(t, <-done)
 }
 
@@ -113,15 +109,12 @@ func TestVanishedClients(t *testing.T) {
 		dial(t, a, b.Query().Address, via.Unreliable, 1000)
 	}
 	for range places {
-		if c := <-clients; c.Err == nil || c.Echoed != 0 {
-			t.Errorf("server says %+v", c)
-		}
+		c := <-clients
+		should.Hold(t, c.Err != nil && c.Echoed == 0, "server says %+v", c)
 	}
 	e := dial(t, a, b.Query().Address, via.ReliableDelivery, 64)
 	s, err := ping.Run(t.Context(), e, ping.Options{Count: 3, Bytes: 64, Wait: 10 * time.Second}, nil)
-	if err != nil || s.Received != 3 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	should.Hold(t, err == nil && s.Received == 3, "%+v, %v", s, err)
 	should.OK(t, e.Close())
 }
 
@@ -132,13 +125,10 @@ func TestPatientClient(t *testing.T) {
 	clients := serveFor(t, b, 3*time.Second)
 	e := dial(t, a, b.Query().Address, via.Unreliable, 64)
 	s, err := ping.Run(t.Context(), e, ping.Options{Count: 2, Bytes: 64, Wait: 10 * time.Second, Interval: 4 * time.Second}, nil)
-	if err != nil || s.Received != 2 || s.Late != 0 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	should.Hold(t, err == nil && s.Received == 2 && s.Late == 0, "%+v, %v", s, err)
 	should.OK(t, e.Close())
-	if c := <-clients; c.Err != nil || c.Echoed != 2 {
-		t.Errorf("server says %+v", c)
-	}
+	c := <-clients
+	should.Hold(t, c.Err == nil && c.Echoed == 2, "server says %+v", c)
 }
 
 // TestWaitingClient waits long for an answer that does not come: it says that it is
@@ -167,9 +157,7 @@ func TestWaitingClient(t *testing.T) {
 	}()
 	e := dial(t, a, b.Query().Address, via.Unreliable, 64)
 	s, err := ping.Run(t.Context(), e, ping.Options{Count: 1, Bytes: 64, Wait: 2500 * time.Millisecond}, nil)
-	if err != nil || s.Lost != 1 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	should.Hold(t, err == nil && s.Lost == 1, "%+v, %v", s, err)
 	should.OK(t, e.Close())
 	var asks, others int
 	for asked := range heard {
@@ -179,9 +167,7 @@ func TestWaitingClient(t *testing.T) {
 			others++
 		}
 	}
-	if asks != 1 || others < 1 {
-		t.Errorf("the server has heard %d questions and %d other messages", asks, others)
-	}
+	should.Hold(t, asks == 1 && others >= 1, "the server has heard %d questions and %d other messages", asks, others)
 }
 
 // TestGreedyClients asks for more memory than the server has for all.
@@ -200,9 +186,7 @@ func TestGreedyClients(t *testing.T) {
 			ends = append(ends, e)
 		}
 	}
-	if !errors.Is(rejected, via.ErrReject) || len(ends) != few {
-		t.Errorf("%d clients, then %v", len(ends), rejected)
-	}
+	should.Hold(t, errors.Is(rejected, via.ErrReject) && len(ends) == few, "%d clients, then %v", len(ends), rejected)
 	for _, e := range ends {
 		should.OK(t, e.Close())
 	}
@@ -217,8 +201,6 @@ func TestGreedyClients(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, via.ErrReject) {
-			t.Fatal(err)
-		}
+		must.Hold(t, errors.Is(err, via.ErrReject), "%+v", err)
 	}
 }

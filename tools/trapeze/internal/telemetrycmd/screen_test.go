@@ -70,9 +70,7 @@ func TestScreen(t *testing.T) {
 	if v := m.view(); strings.Contains(v, "SENDS/s") {
 		t.Errorf("not back:\n%s", v)
 	}
-	if press(m, "q") {
-		t.Error("q does not end it")
-	}
+	should.Hold(t, !press(m, "q"), "q does not end it")
 }
 
 // TestScreenStands: rows come in order while none is chosen, and the cursor stays on the first; they keep
@@ -134,9 +132,8 @@ func TestAmount(t *testing.T) {
 		should.Be(t, amount(v), want, "%v", v)
 	}
 	for ns, want := range map[int64]string{250: "250ns", 999_700: "1ms", 171_966_463: "172ms", 68e9: "68s"} {
-		if got, _ := latency(&telemetry.Latency{P50: ns}); got != want {
-			t.Errorf("%d ns: %q, want %q", ns, got, want)
-		}
+		got, _ := latency(&telemetry.Latency{P50: ns})
+		should.Hold(t, got == want, "%d ns: %q, want %q", ns, got, want)
 	}
 }
 
@@ -164,9 +161,7 @@ func TestScreenWidths(t *testing.T) {
 			press(m, keys...)
 			lines := strings.Split(m.view(), "\n")
 			for _, line := range lines {
-				if utf8.RuneCountInString(line) > size.width || strings.Contains(line, "\x1b") {
-					t.Errorf("%+v: %q", size, line)
-				}
+				should.Hold(t, utf8.RuneCountInString(line) <= size.width && !strings.Contains(line, "\x1b"), "%+v: %q", size, line)
 			}
 			if len(lines) > max(size.height, 2) && size.height > 1 {
 				t.Errorf("%+v: %d lines", size, len(lines))

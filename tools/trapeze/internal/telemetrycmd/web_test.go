@@ -105,9 +105,7 @@ func TestWebRefuses(t *testing.T) {
 	} {
 		answer := r.get(t, c.method, c.path, c.host)
 		text, err := io.ReadAll(answer.Body)
-		if err != nil || answer.StatusCode != c.want {
-			t.Errorf("%+v: %s, %v", c, answer.Status, err)
-		}
+		should.Hold(t, err == nil && answer.StatusCode == c.want, "%+v: %s, %v", c, answer.Status, err)
 		if c.want != 200 && (len(text) > 200 || strings.Contains(string(text), "secret")) {
 			t.Errorf("%+v: %q", c, text)
 		}
@@ -115,9 +113,8 @@ func TestWebRefuses(t *testing.T) {
 			should.Be(t, answer.Header.Get(key), want, "%+v: %s", c, key)
 		}
 	}
-	if r.token = ""; r.get(t, "GET", "/", "").StatusCode != 200 || r.get(t, "GET", "/", "evil.example").StatusCode != 421 {
-		t.Error("without a token")
-	}
+	r.token = ""
+	should.Hold(t, r.get(t, "GET", "/", "").StatusCode == 200 && r.get(t, "GET", "/", "evil.example").StatusCode == 421, "without a token")
 }
 
 // TestWebPage: the page runs its own script only, loads nothing from elsewhere, and takes no text of
@@ -127,21 +124,16 @@ func TestWebPage(t *testing.T) {
 	r := serveSite(t)
 	answer := r.get(t, "GET", "/?token=secret", "")
 	text, err := io.ReadAll(answer.Body)
-	if err != nil || string(text) != page {
-		t.Fatal(err, len(text))
-	}
+	must.Hold(t, err == nil && string(text) == page, "%+v %+v", err, len(text))
 	rules := answer.Header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'"} {
 		should.Contain(t, rules, want, "is not")
 	}
-	if strings.Contains(rules, "unsafe") {
-		t.Error(rules)
-	}
+	should.Hold(t, !strings.Contains(rules, "unsafe"), "%+v", rules)
 	for pattern, most := range map[string]int{`<script>`: 1, `<style>`: 1, `<script `: 0, `\bsrc=`: 0, `(?i)innerHTML|outerHTML|insertAdjacentHTML|document\.write`: 0,
 		`\son[a-z]+="`: 0, `\sstyle="`: 0, `https?://`: 1, `\beval\(`: 0} {
-		if n := len(regexp.MustCompile(pattern).FindAllString(page, -1)); n > most {
-			t.Errorf("%s is there %d times", pattern, n)
-		}
+		n := len(regexp.MustCompile(pattern).FindAllString(page, -1))
+		should.Hold(t, n <= most, "%s is there %d times", pattern, n)
 	}
 	should.Be(t, strings.Count(page, "http://www.w3.org/2000/svg"), 1, "the name space of SVG is not the one address")
 }
@@ -155,9 +147,8 @@ type stream struct {
 func (r *running) stream(t *testing.T, nic string) *stream {
 	t.Helper()
 	answer := r.get(t, "GET", "/events?token=secret&nic="+nic, "")
-	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != 200 || kind != "text/event-stream" {
-		t.Fatal(answer.Status, kind)
-	}
+	kind := answer.Header.Get("Content-Type")
+	must.Hold(t, answer.StatusCode == 200 && kind == "text/event-stream", "%+v %+v", answer.Status, kind)
 	s := &stream{bufio.NewScanner(answer.Body), t}
 	s.Buffer(nil, 16<<20)
 	if !s.Scan() || s.Text() != "retry: 1000" || !s.Scan() || s.Text() != "" {
@@ -206,9 +197,8 @@ func shownPair(t *testing.T) (nics [2]*via.NIC, names [2]string) {
 	address := "emu:?wire=mem:" + t.Name()
 	for i := range nics {
 		var err error
-		if nics[i], err = via.Open(t.Context(), address, via.Options{SampleLatency: 1}); err != nil {
-			t.Fatal(err)
-		}
+		nics[i], err = via.Open(t.Context(), address, via.Options{SampleLatency: 1})
+		must.Hold(t, err == nil, "%+v", err)
 		t.Cleanup(func() { nics[i].Close() })
 		names[i] = fmt.Sprintf("%d,%d,%s", os.Getpid(), i, nics[i].Query().Address)
 	}
@@ -287,20 +277,15 @@ func TestWebEvents(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for i, busy := range v.Flow.Busy {
-		if busy < 0 || busy > 1 {
-			t.Errorf("engine %d: %v", i, busy)
-		}
+		should.Hold(t, busy >= 0 && busy <= 1, "engine %d: %v", i, busy)
 	}
 	d := until(s, "details", func(d shownDetails) bool { return len(d.Histograms) > 0 })
 	if d.Report == nil || d.Report.MAC != nics[0].Query().Address.String() || d.Report.Program == nil || d.Report.Program.Name != "count" {
 		t.Errorf("%+v", d.Report)
 	}
-	if len(d.Maps) != len(spec.Maps) || d.Maps[0].Name != spec.Maps[0].Name {
-		t.Errorf("%+v", d.Maps)
-	}
-	if h := d.Histograms[0]; h.Number != v.Rows[0].Number || h.Samples == 0 || len(h.Buckets) == 0 || h.P50 <= 0 {
-		t.Errorf("%+v", h)
-	}
+	should.Hold(t, len(d.Maps) == len(spec.Maps) && d.Maps[0].Name == spec.Maps[0].Name, "%+v", d.Maps)
+	h := d.Histograms[0]
+	should.Hold(t, h.Number == v.Rows[0].Number && h.Samples != 0 && len(h.Buckets) != 0 && h.P50 > 0, "%+v", h)
 	stop()
 	must.OK(t, nics[0].Close())
 	until(s, "host", func(list []shownNIC) bool { return find(list, names[0]) == nil && find(list, names[1]) != nil })
@@ -315,9 +300,8 @@ func TestWebOwnLog(t *testing.T) {
 	traffic(t, nics[0], nics[1])
 	s := serveSite(t).stream(t, names[1])
 	until(s, "nic", func(v shownView) bool { return v.Flow.Missing && v.Rates["bytes_received"] > 0 })
-	if state, err := nics[1].DMALog(); err != nil || !state.Enabled || state.Records != 64 {
-		t.Errorf("the log of the program: %+v, %v", state, err)
-	}
+	state, err := nics[1].DMALog()
+	should.Hold(t, err == nil && state.Enabled && state.Records == 64, "the log of the program: %+v, %v", state, err)
 	must.OK(t, nics[1].DisableDMALog())
 	until(s, "nic", func(v shownView) bool { return !v.Flow.Missing && v.Flow.Count > 0 })
 }
@@ -369,20 +353,14 @@ func TestWebRests(t *testing.T) {
 	f := newFeed(t.Context(), time.Millisecond)
 	defer f.close()
 	asked := func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.running }
-	if asked() {
-		t.Error("asked for no browser")
-	}
+	should.Hold(t, !asked(), "asked for no browser")
 	for range 2 {
 		v := must.Get(f.join(names[0]))(t)
 		<-v.events
-		if !asked() {
-			t.Error("not asked")
-		}
+		should.Hold(t, asked(), "not asked")
 		f.leave(v)
 		for end := time.Now().Add(webWait); asked(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("still asked")
-			}
+			must.Hold(t, !time.Now().After(end), "still asked")
 		}
 	}
 	// The log that was lent ends by itself, some seconds later.
@@ -406,9 +384,8 @@ func TestWebEnds(t *testing.T) {
 	for s.Scan() { // what was on its way
 	}
 	should.Refuse(r.feed.join(""))(t, context.Canceled, "a browser after the end")
-	if _, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://")); err == nil {
-		t.Error("it still listens")
-	}
+	_, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	should.Hold(t, err != nil, "it still listens")
 }
 
 // TestFlowBusy: the part of time in which engines move follows from the time between looks, or from
@@ -450,7 +427,6 @@ func TestWebIdleConnections(t *testing.T) {
 	var end context.CancelFunc
 	r.ctx, end = context.WithTimeout(r.ctx, webTimeout/2) // they are not waited for
 	defer end()
-	if a := r.get(t, "GET", "/?token=secret", ""); a.StatusCode != http.StatusOK {
-		t.Errorf("%s beside idle connections", a.Status)
-	}
+	a := r.get(t, "GET", "/?token=secret", "")
+	should.Hold(t, a.StatusCode == http.StatusOK, "%s beside idle connections", a.Status)
 }

@@ -137,9 +137,8 @@ func TestMatch(t *testing.T) {
 func TestBadFields(t *testing.T) {
 	for _, f := range []string{"", "udp", "port", "port=http", "port=65536", "host=example", "host=10.0.0", "host=fe80::1%eth0", "mac=02:00",
 		"ether=65536", "vlan=4096", "vi=-1", "proto=17", "proto", "\x00=\x00"} {
-		if _, err := match.Parse([]string{f}); !errors.Is(err, option.ErrBad) || strings.Contains(err.Error(), "\x00") {
-			t.Errorf("%q: %v", f, err)
-		}
+		_, err := match.Parse([]string{f})
+		should.Hold(t, errors.Is(err, option.ErrBad) && !strings.Contains(err.Error(), "\x00"), "%q: %v", f, err)
 	}
 }
 
@@ -147,9 +146,7 @@ func TestMatchAllocates(t *testing.T) {
 	m := must.Get(match.Parse([]string{"vlan=7", "proto=udp", "port=53", "host=10.1.0.1"}))(t)
 	frame := frames(t)["qinq"]
 	should.Be(t, testing.AllocsPerRun(100, func() {
-		if !m.Match(frame) {
-			t.Error("no match")
-		}
+		should.Hold(t, m.Match(frame), "no match")
 	}), 0, "allocations")
 }
 
@@ -162,9 +159,7 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, field string, frame []byte) {
 		m, err := match.Parse([]string{field})
 		if err != nil {
-			if !errors.Is(err, option.ErrBad) {
-				t.Fatal(err)
-			}
+			must.Hold(t, errors.Is(err, option.ErrBad), "%+v", err)
 			return
 		}
 		got := m.Match(frame)

@@ -83,9 +83,8 @@ func TestFrames(t *testing.T) {
 			c.Frame(frame)
 		}
 		c.Frame(end(g))
-		if got := c.Totals(); got != (numbered.Totals{Frames: 1200, Streams: 1, Ended: 1}) || !got.Complete() {
-			t.Errorf("%+v: %+v", o, got)
-		}
+		got := c.Totals()
+		should.Hold(t, got == (numbered.Totals{Frames: 1200, Streams: 1, Ended: 1}) && got.Complete(), "%+v: %+v", o, got)
 		if o.Stream == 3 && (lengths[60] != 700 || lengths[590] != 400 || lengths[1514] != 100) || o.Stream == 2 && len(lengths) < 800 {
 			t.Errorf("%+v: lengths %v", o, lengths)
 		}
@@ -180,9 +179,8 @@ func TestWindow(t *testing.T) {
 	c.Frame(second)
 	should.Be(t, c.Totals(), numbered.Totals{Frames: 2, Lost: 70_001, Late: 2, Streams: 1})
 	c.Frame(next(g))
-	if got := c.Totals(); got.Frames != 3 || got.Lost != 70_001 {
-		t.Errorf("%+v", got)
-	}
+	got := c.Totals()
+	should.Hold(t, got.Frames == 3 && got.Lost == 70_001, "%+v", got)
 }
 
 // TestStreams: there is a limit to how many are remembered.
@@ -191,18 +189,16 @@ func TestStreams(t *testing.T) {
 	for i := range uint32(300) {
 		c.Frame(next(generator(t, numbered.Options{Sizes: sizes(t, "60"), Stream: i})))
 	}
-	if got := c.Totals(); got.Streams != 256 || got.Frames != 256 || got.Other != 44 {
-		t.Errorf("%+v", got)
-	}
+	got := c.Totals()
+	should.Hold(t, got.Streams == 256 && got.Frames == 256 && got.Other == 44, "%+v", got)
 }
 
 func TestAllocations(t *testing.T) {
 	g, c, b := generator(t, kinds(t)[3]), numbered.NewChecker(), make([]byte, 60)
 	c.Frame(next(g))
 	should.Be(t, testing.AllocsPerRun(100, func() { c.Frame(b[:g.Next(b)]) }), 0, "allocations")
-	if got := c.Totals(); got.Lost != 0 || got.Frames != 102 {
-		t.Errorf("%+v", got)
-	}
+	got := c.Totals()
+	should.Hold(t, got.Lost == 0 && got.Frames == 102, "%+v", got)
 }
 
 func FuzzChecker(f *testing.F) {
@@ -216,8 +212,7 @@ func FuzzChecker(f *testing.F) {
 			c.Frame(frame)
 		}
 		got := c.Totals()
-		if seen := got.Frames + got.Doubled + got.Late + got.Damaged + got.Other; seen > 4 || got.Streams > 2 || got.Ended > got.Streams {
-			t.Fatalf("%+v", got)
-		}
+		seen := got.Frames + got.Doubled + got.Late + got.Damaged + got.Other
+		must.Hold(t, seen <= 4 && got.Streams <= 2 && got.Ended <= got.Streams, "%+v", got)
 	})
 }

@@ -160,9 +160,8 @@ func TestRefused(t *testing.T) {
 		should.Refuse(try(t, address, c.config))(t, c.want, "%s", name)
 	}
 	p := open(t, address, ethernet.Options{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 7}})
-	if i := p.Info(); i.Options.MTU != 986 || i.MAC != p.MAC() || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) {
-		t.Errorf("%+v", i)
-	}
+	i := p.Info()
+	should.Hold(t, i.Options.MTU == 986 && i.MAC == p.MAC() && p.MAC() == (ethernet.MAC{2, 0, 0, 0, 0, 7}), "%+v", i)
 	if l, err := p.Link(); err != nil || !l.Up {
 		t.Errorf("%+v, %v", l, err)
 	}

@@ -171,9 +171,7 @@ func TestAnswer(t *testing.T) {
 func checkAnswer(t *testing.T, request, frame []byte, n int, v responder.Verdict) {
 	t.Helper()
 	answered := v != responder.Other && v != responder.Invalid
-	if answered != (n > 0) || n > len(request) {
-		t.Fatalf("%v: an answer of %d bytes to %d", v, n, len(request))
-	}
+	must.Hold(t, answered == (n > 0) && n <= len(request), "%v: an answer of %d bytes to %d", v, n, len(request))
 	if !answered {
 		must.Same(t, frame, request, "a frame without an answer was changed")
 		return
@@ -188,9 +186,8 @@ func checkAnswer(t *testing.T, request, frame []byte, n int, v responder.Verdict
 	if e := is.LinkLayer().(*layers.Ethernet); !bytes.Equal(e.DstMAC, request[6:12]) || !bytes.Equal(e.SrcMAC, ours[:]) {
 		t.Fatalf("it goes from %v to %v", e.SrcMAC, e.DstMAC)
 	}
-	if err, bad := is.VerifyChecksums(); err != nil || len(bad) > 0 {
-		t.Fatalf("checksums: %v, %v", bad, err)
-	}
+	err, bad := is.VerifyChecksums()
+	must.Hold(t, err == nil && len(bad) == 0, "checksums: %v, %v", bad, err)
 	if a, b := len(was.Layers()), len(is.Layers()); v != responder.ARP && a != b {
 		t.Fatalf("%d layers, the request has %d", b, a)
 	}
