@@ -118,9 +118,7 @@ func TestLoneLeaves(t *testing.T) {
 			files[f] = user
 		}
 		r, err := Check(files)
-		if err != nil || len(r.Violations) > 0 || len(r.loneLeaves()) != tt.lone {
-			t.Errorf("%s: %v, %v, %v", tt.name, r.loneLeaves(), r.Violations, err)
-		}
+		should.Hold(t, err == nil && len(r.Violations) == 0 && len(r.loneLeaves()) == tt.lone, "%s: %v, %v, %v", tt.name, r.loneLeaves(), r.Violations, err)
 	}
 }
 

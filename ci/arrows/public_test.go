@@ -32,9 +32,7 @@ func TestPublic(t *testing.T) {
 			list = append(list, path)
 		}
 	}
-	if len(list) > maxPublic {
-		t.Errorf("%d packages are public, the ceiling is %d:\n%s", len(list), maxPublic, strings.Join(list, "\n"))
-	}
+	should.Hold(t, len(list) <= maxPublic, "%d packages are public, the ceiling is %d:\n%s", len(list), maxPublic, strings.Join(list, "\n"))
 }
 
 func TestPublicRule(t *testing.T) {

@@ -86,9 +86,7 @@ func TestCheck(t *testing.T) {
 				must.Be(t, len(problems), 0, "problems: %v", problems)
 				return
 			}
-			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) {
-				t.Fatalf("problems %v, want one about %q", problems, tt.want)
-			}
+			must.Hold(t, len(problems) == 1 && strings.Contains(problems[0].Error(), tt.want), "problems %v, want one about %q", problems, tt.want)
 		})
 	}
 }

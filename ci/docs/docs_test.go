@@ -69,7 +69,6 @@ func TestFrontPage(t *testing.T) {
 	if n := strings.Count(string(readme), "\n"); n > 120 || len(readme) > 8<<10 {
 		t.Errorf("the README has %d lines and %d bytes", n, len(readme))
 	}
-	if first := goCode.FindSubmatch(readme); first == nil || !strings.Contains(string(hello), string(first[1])) {
-		t.Error("the first Go in the README is not that of examples/hello")
-	}
+	first := goCode.FindSubmatch(readme)
+	should.Hold(t, first != nil && strings.Contains(string(hello), string(first[1])), "the first Go in the README is not that of examples/hello")
 }

@@ -100,9 +100,7 @@ func sendAll(t *testing.T, p *wire.Memif, frames [][]byte) {
 		if q == nil {
 			p.Flush()
 			runtime.Gosched()
-			if time.Now().After(end) || !p.LinkUp() {
-				t.Fatalf("no room for frame %d, stats %+v", i, p.Stats())
-			}
+			must.Hold(t, !time.Now().After(end) && p.LinkUp(), "no room for frame %d, stats %+v", i, p.Stats())
 			continue
 		}
 		copy(q, frames[i])
@@ -121,9 +119,7 @@ func receiveAll(t *testing.T, p *wire.Memif, n int) (frames [][]byte) {
 		f := p.Receive()
 		if f == nil {
 			runtime.Gosched()
-			if time.Now().After(end) {
-				t.Fatalf("received %d frames of %d, stats %+v", len(frames), n, p.Stats())
-			}
+			must.Hold(t, !time.Now().After(end), "received %d frames of %d, stats %+v", len(frames), n, p.Stats())
 			continue
 		}
 		frames = append(frames, bytes.Clone(f))

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -96,9 +97,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"bench", "--progress", ""}, "plain", false},
 	} {
 		o := run(t, append([]string{"__complete"}, c.args...)...)
-		if !slices.Contains(strings.Split(o.Stdout, "\n"), c.want) || strings.Contains(o.Stderr, "NoFileComp") == c.files {
-			t.Errorf("%q: %+v", c.args, o)
-		}
+		should.Hold(t, slices.Contains(strings.Split(o.Stdout, "\n"), c.want) && strings.Contains(o.Stderr, "NoFileComp") != c.files, "%q: %+v", c.args, o)
 	}
 }
 

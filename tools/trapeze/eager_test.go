@@ -3,6 +3,8 @@ package trapeze_test
 import (
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // eager is what commands with --eager say.
@@ -37,9 +39,8 @@ func TestPingEager(t *testing.T) {
 				says(t, &r, "ping", "--eager", "-q", "-c", "200", "-i", "0", "--device", client)
 				// For each of 200 there and back: descriptor and token of a send and of a receive,
 				// and the payload of the send. A push has the tokens of several receives.
-				if e := r.Eager; r.Received != 200 || r.Corrupt != 0 || e.Read != 0 || e.FellBack != 0 || e.Taken < 1200 || e.Pushed < 700 {
-					t.Errorf("run %d: %+v", i, r)
-				}
+				e := r.Eager
+				should.Hold(t, r.Received == 200 && r.Corrupt == 0 && e.Read == 0 && e.FellBack == 0 && e.Taken >= 1200 && e.Pushed >= 700, "run %d: %+v", i, r)
 				if i == 0 {
 					killed := start(t, "ping", "--eager", "-q", "-c", "0", "-i", "0", "--device", client)
 					time.Sleep(300 * time.Millisecond)

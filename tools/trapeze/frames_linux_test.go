@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // wired makes a network namespace with a wire, of which Linux has one end with addresses,
@@ -64,9 +65,7 @@ func TestFramesLinux(t *testing.T) {
 			t.Fatalf("%v: %v in %s", c, err, out)
 		}
 		// Ping does not wait for the last answers.
-		if strings.Contains(out, "errors") || strings.Contains(out, "duplicates") || received < c.count-c.count/20 {
-			t.Errorf("%v: %s", c, out)
-		}
+		should.Hold(t, !strings.Contains(out, "errors") && !strings.Contains(out, "duplicates") && received >= c.count-c.count/20, "%v: %s", c, out)
 		answers += received
 	}
 	must.OK(t, echo.Process.Signal(os.Interrupt))
@@ -76,7 +75,5 @@ func TestFramesLinux(t *testing.T) {
 		Invalid, Dropped int
 	}
 	must.OK(t, json.Unmarshal(echo.stdout.Bytes(), &r))
-	if r.Answers["echo"] < answers || r.Answers["arp"] == 0 || r.Invalid+r.Dropped != 0 {
-		t.Errorf("%+v, and ping has %d answers", r, answers)
-	}
+	should.Hold(t, r.Answers["echo"] >= answers && r.Answers["arp"] != 0 && r.Invalid+r.Dropped == 0, "%+v, and ping has %d answers", r, answers)
 }

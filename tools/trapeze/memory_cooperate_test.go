@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // TestMemoryCooperate: pages that do not fit into the cache of one process come from another, and Ctrl-C has
@@ -40,10 +41,9 @@ func TestMemoryCooperate(t *testing.T) {
 			Servers int `json:"from_servers"`
 		}
 	}
-	if err := json.Unmarshal(reader.stdout.Bytes(), &r); err != nil || r.Bytes != 1<<20 || r.Reads.Count != 500 ||
-		r.Reads.Own+r.Reads.Clients+r.Reads.Servers != 500 || r.Reads.Own == 0 || r.Reads.Clients == 0 {
-		t.Errorf("%v, %+v", err, r)
-	}
+	err := json.Unmarshal(reader.stdout.Bytes(), &r)
+	should.Hold(t, err == nil && r.Bytes == 1<<20 && r.Reads.Count == 500 &&
+		r.Reads.Own+r.Reads.Clients+r.Reads.Servers == 500 && r.Reads.Own != 0 && r.Reads.Clients != 0, "%v, %+v", err, r)
 	must.Hold(t, !idle.ended(), "the other client has ended: %s", &idle.stderr)
 	must.OK(t, idle.Process.Signal(os.Interrupt))
 	if idle.succeed(t); !strings.Contains(idle.stdout.String(), `"given"`) {

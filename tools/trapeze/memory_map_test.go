@@ -115,7 +115,6 @@ func TestMemoryMapServerDies(t *testing.T) {
 	p := start(t, "memory", "map", "--device", far, "--local", "1M", "--save", output, "--touch", "1000000000")
 	awaitSaved(t, p, output, 1)
 	must.OK(t, server.Process.Kill())
-	if code := p.code(t); code == 0 || strings.Count(p.stderr.String(), "no server that has the page answers") != 1 {
-		t.Errorf("exit code %d, %s", code, &p.stderr)
-	}
+	code := p.code(t)
+	should.Hold(t, code != 0 && strings.Count(p.stderr.String(), "no server that has the page answers") == 1, "exit code %d, %s", code, &p.stderr)
 }

@@ -65,7 +65,5 @@ func TestMemoryWithoutServer(t *testing.T) {
 	began := time.Now()
 	p := start(t, "memory", "cooperate", "--device", near, "--reads", "1", "--timeout", "300ms")
 	should.Be(t, p.code(t), 5, "exit code")
-	if !strings.Contains(p.stderr.String(), "memory serve") || time.Since(began) > time.Minute {
-		t.Errorf("after %v: %s", time.Since(began), &p.stderr)
-	}
+	should.Hold(t, strings.Contains(p.stderr.String(), "memory serve") && time.Since(began) <= time.Minute, "after %v: %s", time.Since(began), &p.stderr)
 }

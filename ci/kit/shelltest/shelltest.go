@@ -104,19 +104,16 @@ func (p Program) command(t *testing.T, path []string, d Described) {
 		t.Errorf("%s: the description does not say what it prints with --json", name)
 	}
 	for _, flag := range []string{"json", "progress", "pprof", "log-level", "log-format"} {
-		if !slices.ContainsFunc(d.Flags, func(f Flag) bool { return f.Name == flag && f.Usage != "" }) {
-			t.Errorf("%s: no flag --%s", name, flag)
-		}
+		should.Hold(t, slices.ContainsFunc(d.Flags, func(f Flag) bool { return f.Name == flag && f.Usage != "" }), "%s: no flag --%s", name, flag)
 	}
 	o := p.Run(t, append(slices.Clone(path), "--no-such-flag", "--json")...)
 	var r struct {
 		Error    string
 		ExitCode int `json:"exit_code"`
 	}
-	if err := json.Unmarshal([]byte(o.Stdout), &r); err != nil || o.Code != exitUsage || r.ExitCode != exitUsage ||
-		!strings.HasSuffix(r.Error, "unknown flag: --no-such-flag (see '"+name+" --help')") {
-		t.Errorf("%s: a bad flag: %v, %+v", name, err, o)
-	}
+	err := json.Unmarshal([]byte(o.Stdout), &r)
+	should.Hold(t, err == nil && o.Code == exitUsage && r.ExitCode == exitUsage &&
+		strings.HasSuffix(r.Error, "unknown flag: --no-such-flag (see '"+name+" --help')"), "%s: a bad flag: %v, %+v", name, err, o)
 	if len(d.Commands) > 0 {
 		if o := p.Run(t, append(slices.Clone(path), "no-such-command")...); o.Code != exitUsage || !strings.Contains(o.Stderr, "(see '"+name+" --help')") {
 			t.Errorf("%s: a bad command: %+v", name, o)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // writes matches the usage of a flag for a file that a command writes.
@@ -31,10 +32,8 @@ func (p Program) TestNotReplaced(t *testing.T, writers []Writer) {
 		must.OK(t, os.WriteFile(path, []byte("mine"), 0o600))
 		args := append(append(strings.Fields(c.Command), c.Args...), "--"+c.Flag, path)
 		o := p.Run(t, args...)
-		if o.Code != exitFailure || o.Stdout != "" || !strings.HasPrefix(o.Stderr, p.Name+": --"+c.Flag+": ") ||
-			!strings.Contains(o.Stderr, "file already exists (choose another name, or replace it with --force)") {
-			t.Errorf("%v: %+v", args, o)
-		}
+		should.Hold(t, o.Code == exitFailure && o.Stdout == "" && strings.HasPrefix(o.Stderr, p.Name+": --"+c.Flag+": ") &&
+			strings.Contains(o.Stderr, "file already exists (choose another name, or replace it with --force)"), "%v: %+v", args, o)
 		if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
 			t.Errorf("%v: the file holds %.20q, %v", args, b, err)
 		}

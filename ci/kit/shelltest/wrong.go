@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 const exitDevice = 3
@@ -44,9 +46,7 @@ func (p Program) TestWrongCalls(t *testing.T) {
 		if o.Code == exitUsage && needs.MatchString(o.Stderr) {
 			return
 		}
-		if o.Code != code || strings.Count(o.Stderr, "\n") != 1 || o.Stdout != "" {
-			t.Errorf("%s %q: %+v, want exit code %d", p.Name, args, o, code)
-		}
+		should.Hold(t, o.Code == code && strings.Count(o.Stderr, "\n") == 1 && o.Stdout == "", "%s %q: %+v, want exit code %d", p.Name, args, o, code)
 	}
 	p.Tree(t, func(path []string, d Described) {
 		if len(path) == 0 || len(d.Commands) > 0 && d.Flags == nil || slices.Contains(cobras, path[0]) {

@@ -59,8 +59,8 @@ func run(ctx context.Context, folder string, out io.Writer) (err error) {
 		return err
 	}
 	if tag == "" {
-		_, err := fmt.Fprintln(out, "there is no earlier tag to compare with")
-		return err
+		fmt.Fprintln(out, "there is no earlier tag to compare with")
+		return nil
 	}
 	changelog, err := os.ReadFile(filepath.Join(folder, "CHANGELOG.md"))
 	if err != nil {
@@ -84,13 +84,9 @@ func run(ctx context.Context, folder string, out io.Writer) (err error) {
 		return err
 	}
 	for _, c := range changes {
-		if _, err := fmt.Fprintln(out, c); err != nil {
-			return err
-		}
+		fmt.Fprintln(out, c)
 	}
-	if _, err := fmt.Fprintf(out, "%d incompatible changes since %s\n", len(changes), tag); err != nil {
-		return err
-	}
+	fmt.Fprintf(out, "%d incompatible changes since %s\n", len(changes), tag)
 	return judge(changes, tag, nextVersion(string(changelog)))
 }
 

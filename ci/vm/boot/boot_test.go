@@ -228,10 +228,6 @@ func TestRunAll(t *testing.T) {
 	for _, r := range results {
 		names += r.name
 	}
-	if names != "abcde" || most.Load() != 2 {
-		t.Errorf("results of %s, %d at a time", names, most.Load())
-	}
-	if results[0].err != nil || !errors.Is(results[2].err, bad) || !errors.Is(results[4].err, context.Canceled) {
-		t.Errorf("results %+v", results)
-	}
+	should.Hold(t, names == "abcde" && most.Load() == 2, "results of %s, %d at a time", names, most.Load())
+	should.Hold(t, results[0].err == nil && errors.Is(results[2].err, bad) && errors.Is(results[4].err, context.Canceled), "results %+v", results)
 }

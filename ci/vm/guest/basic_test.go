@@ -108,16 +108,12 @@ func TestLargeMemory(t *testing.T) {
 		size = 2 << 20 // more is in one piece by luck only
 	}
 	mem, iova := e.alloc(size)
-	if mem.PageSize() < 2<<20 {
-		t.Fatalf("pages of %d bytes", mem.PageSize())
-	}
+	must.Hold(t, mem.PageSize() >= 2<<20, "pages of %d bytes", mem.PageSize())
 	last := size - eduBufferSize
 	fill(mem.Bytes()[:eduBufferSize], 0x3c)
 	e.fetch(iova, eduBufferSize)
 	e.store(iova+last, eduBufferSize)
-	if !all(mem.Bytes()[last:], 0x3c) || !all(mem.Bytes()[eduBufferSize:last], 0) {
-		t.Error("the last page is not what the first was, or others changed")
-	}
+	should.Hold(t, all(mem.Bytes()[last:], 0x3c) && all(mem.Bytes()[eduBufferSize:last], 0), "the last page is not what the first was, or others changed")
 	t.Logf("%d bytes at IOVA %#x in pages of %d", size, iova, mem.PageSize())
 }
 

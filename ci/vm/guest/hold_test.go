@@ -84,9 +84,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal("opened although another process holds it")
 	}
 	t.Log(err)
-	if !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), holder) {
-		t.Errorf("does not say that it is busy, or not that %s holds it", holder)
-	}
+	should.Hold(t, errors.Is(err, unix.EBUSY) && strings.Contains(err.Error(), holder), "does not say that it is busy, or not that %s holds it", holder)
 }
 
 // TestWithoutRoot opens a device as a user who has been given its nodes, and

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -160,9 +161,7 @@ func exchange(t *testing.T, port ethernet.Port, l *peer, count uint32) (toUs, to
 	if ours != nil || theirs != nil || !in.over() || !out.over() {
 		t.Fatalf("%d of %d frames came to us, %d to Linux: %v, %v", in.next.Load(), count, out.next.Load(), ours, theirs)
 	}
-	if in.wrong+out.wrong > 0 {
-		t.Errorf("frames that are not what was sent, or in another order: %d to us, %d to Linux", in.wrong, out.wrong)
-	}
+	should.Hold(t, in.wrong+out.wrong == 0, "frames that are not what was sent, or in another order: %d to us, %d to Linux", in.wrong, out.wrong)
 	toUs, toLinux = count-in.came, count-out.came
 	t.Logf("%d frames each way, %d and %d lost, %.0f/s each way", count, toUs, toLinux, float64(count)/time.Since(started).Seconds())
 	return toUs, toLinux

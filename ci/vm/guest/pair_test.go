@@ -194,9 +194,8 @@ func TestPairVirtual(t *testing.T) {
 		vfs := virtualOfLinux(t, pf, 2)
 		talk := func(t *testing.T, l *peer) {
 			port := openOurs(t, vfs[0], ethernet.Options{})
-			if in, out := exchange(t, port, l, 3000); in+out > 0 {
-				t.Errorf("lost %d and %d; counted %+v, %+v", in, out, port.Stats(), port.Stats().Device)
-			}
+			in, out := exchange(t, port, l, 3000)
+			should.Hold(t, in+out == 0, "lost %d and %d; counted %+v, %+v", in, out, port.Stats(), port.Stats().Device)
 			answer(t, port, nil)
 			l.ping(ourIP, sequence(1472, 16))
 		}

@@ -132,10 +132,8 @@ func TestPairReset(t *testing.T) {
 		flows(t, port, l)
 		c := port.Stats()
 		// A frame that was taken was sent, or lost in a ring that was reset.
-		if c.Restarts != 5 || c.Queues[0].Restarts != 0 || c.Queues[0].Lost != before.Queues[0].Lost ||
-			c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended != 0 {
-			t.Errorf("counted %+v", c)
-		}
+		should.Hold(t, c.Restarts == 5 && c.Queues[0].Restarts == 0 && c.Queues[0].Lost == before.Queues[0].Lost &&
+			c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended == 0, "counted %+v", c)
 		t.Logf("%d frames sent back, %d lost in rings that were reset", c.Queues[0].SentFrames, c.Queues[0].Lost)
 	})
 }

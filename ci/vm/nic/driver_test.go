@@ -20,9 +20,7 @@ func TestIdentity(t *testing.T) {
 	a, b := openPair(t)
 	for _, n := range []*driver.NIC{a, b} {
 		id := n.Identity()
-		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MTU < datasheet.MinMTU || len(id.Blocks) < 3 {
-			t.Errorf("identity %+v", id)
-		}
+		should.Hold(t, id.MaxEndpoints >= 2 && id.MaxQueueDepth >= 16 && id.MTU >= datasheet.MinMTU && len(id.Blocks) >= 3, "identity %+v", id)
 		h, err := n.Health(t.Context())
 		should.Hold(t, err == nil && h.Ready && !h.Fatal && h.Resets != 0, "health %+v, %v", h, err)
 		first, err := n.Clock()

@@ -64,9 +64,8 @@ func TestFileTransfer(t *testing.T) {
 		MBPerS float64 `json:"mb_per_s"`
 	}
 	err := command(&sent, "send", "--device", b, "--timeout", "30s", trapeze)
-	if werr := recv.Wait(); err != nil || werr != nil {
-		t.Fatalf("send: %v; recv: %v %s", err, werr, complaints.Bytes())
-	}
+	werr := recv.Wait()
+	must.Hold(t, err == nil && werr == nil, "send: %v; recv: %v %s", err, werr, complaints.Bytes())
 	want := must.Get(os.ReadFile(trapeze))(t)
 	got := must.Get(os.ReadFile(out))(t)
 	should.Hold(t, bytes.Equal(got, want) && sent.Bytes == int64(len(want)), "%d bytes arrived of %d", len(got), len(want))

@@ -62,9 +62,8 @@ func devicesAtServer(r *rig) {
 	r.eventually("slices", func() bool {
 		return r.device(whole) != nil && r.device("agent-port0") != nil && r.device("emulated-1") != nil
 	})
-	if a := r.device("agent-port0"); value(a, "vis") != 100 || a.Capacity["vis"].RequestPolicy == nil || a.AllowMultipleAllocations == nil {
-		r.t.Errorf("the share is %+v", a)
-	}
+	a := r.device("agent-port0")
+	should.Hold(r.t, value(a, "vis") == 100 && a.Capacity["vis"].RequestPolicy != nil && a.AllowMultipleAllocations != nil, "the share is %+v", a)
 	r.awaitCondition("agent-port0", "agent-gone", resourceapi.DeviceTaintEffectNoSchedule)
 	r.fatalErrors(0)
 	r.awaitHealth(whole, drahealth.HealthStatus_HEALTHY)

@@ -121,9 +121,8 @@ func (p *process) ended(t testing.TB, code int, want string) {
 	select {
 	case err := <-p.end:
 		p.end <- err
-		if got := p.cmd.ProcessState.ExitCode(); got != code || !strings.Contains(p.all.String(), want) {
-			t.Errorf("exit code %d, want %d; it says %q, want %q", got, code, p.all.String(), want)
-		}
+		got := p.cmd.ProcessState.ExitCode()
+		should.Hold(t, got == code && strings.Contains(p.all.String(), want), "exit code %d, want %d; it says %q, want %q", got, code, p.all.String(), want)
 	case <-time.After(replaceTimeout):
 		t.Fatal("the agent does not end")
 	}

@@ -232,9 +232,7 @@ func (s *stream) progress(t testing.TB, n uint64) {
 	t.Helper()
 	want := s.arrived.Load() + n
 	for end := time.Now().Add(replaceTimeout); s.arrived.Load() < want; time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d messages have arrived, and no more", s.arrived.Load())
-		}
+		must.Hold(t, !time.Now().After(end), "%d messages have arrived, and no more", s.arrived.Load())
 	}
 }
 
@@ -278,9 +276,7 @@ func TestReplaceOften(t *testing.T) {
 		should.Hold(t, c.PID == b.PID && c.Grant == b.Grant && c.VIs == b.VIs && c.Program == b.Program, "client %+v was %+v", c, b)
 		frames += c.Frames
 	}
-	if frames < s.arrived.Load() {
-		t.Errorf("%d frames are counted, and %d messages have come", frames, s.arrived.Load())
-	}
+	should.Hold(t, frames >= s.arrived.Load(), "%d frames are counted, and %d messages have come", frames, s.arrived.Load())
 	t.Logf("%d messages, longest gap %v", s.arrived.Load(), time.Duration(s.gap.Load()))
 	exchange(t, from, to, "after")
 	_, _ = from.Close(), to.Close()

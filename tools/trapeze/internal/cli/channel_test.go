@@ -85,8 +85,6 @@ func TestDemoChannels(t *testing.T) {
 		last = b.UpTo
 		counts[0], counts[1], counts[2] = counts[0]+b.Idle, counts[1]+b.Urgent, counts[2]+b.Bulk
 	}
-	if counts[0] == 0 || counts[1] == 0 || counts[2] == 0 || last < r.Latency[2].P999 || r.Rate <= 0 {
-		t.Errorf("%v of the kinds, %+v", counts, r)
-	}
+	should.Hold(t, counts[0] != 0 && counts[1] != 0 && counts[2] != 0 && last >= r.Latency[2].P999 && r.Rate > 0, "%v of the kinds, %+v", counts, r)
 	run(t, "demo", "--channels", "--duration", "10ms").exit(t, 0, "urgent, beside bulk")
 }

@@ -47,9 +47,7 @@ func TestDemoPolicies(t *testing.T) {
 	picture, logs := filepath.Join(dir, "policies.svg"), filepath.Join(dir, "logs")
 	var r policiesReport
 	decode(t, run(t, "demo", "--policies", "--json", "--output", picture, "--log-folder", logs), &r)
-	if len(r.Idle) != 9 || len(r.Loaded) != 9 || r.Bytes != 8192 || r.Burst != 512 || r.Picture != picture || len(r.Logs) != 18 {
-		t.Fatalf("%+v", r)
-	}
+	must.Hold(t, len(r.Idle) == 9 && len(r.Loaded) == 9 && r.Bytes == 8192 && r.Burst == 512 && r.Picture == picture && len(r.Logs) == 18, "%+v", r)
 	pulses := float64(r.Bytes / r.Burst)
 	places := map[string]int{}
 	for i, p := range r.Idle {

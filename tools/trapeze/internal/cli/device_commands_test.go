@@ -60,9 +60,7 @@ func TestPing(t *testing.T) {
 	for _, args := range [][]string{{}, {"--unreliable"}, {"--size", "0"}, {"--size", "100000"}} {
 		var r report
 		decode(t, run(t, append([]string{"ping", "--json", "-c", "5", "-i", "1ms"}, args...)...), &r)
-		if r["sent"] != 5.0 || r["received"] != 5.0 || r["lost"] != 0.0 || r["loss"] != 0.0 || r["corrupt"] != 0.0 {
-			t.Errorf("%v: %v", args, r)
-		}
+		should.Hold(t, r["sent"] == 5.0 && r["received"] == 5.0 && r["lost"] == 0.0 && r["loss"] == 0.0 && r["corrupt"] == 0.0, "%v: %v", args, r)
 		last := 0.0
 		for _, key := range []string{"min_us", "p50_us", "p99_us", "max_us"} {
 			v, ok := r[key].(float64)

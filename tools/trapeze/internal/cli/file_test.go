@@ -100,9 +100,8 @@ func TestSendAndReceive(t *testing.T) {
 				}
 			}
 			should.Hold(t, rr["output"] == out && rr["confirmed"] == true, "receiver's report %v", rr)
-			if st, _ := os.Stat(out); st.Mode().Perm()&^0o640 != 0 {
-				t.Errorf("mode %v", st.Mode())
-			}
+			st, _ := os.Stat(out)
+			should.Hold(t, st.Mode().Perm()&^0o640 == 0, "mode %v", st.Mode())
 			n := left(t, filepath.Dir(out))
 			should.Hold(t, len(n) == 1, "left behind: %v", n)
 		})

@@ -87,9 +87,7 @@ func TestDemoImage(t *testing.T) {
 	decode(t, run(t, "demo", "--duration", "20ms", "--json", "--input", input, "--image", "amp"), &r)
 	must.Hold(t, r.Program.Image == "amp" && len(r.Program.NICs) == 2, "%+v", r)
 	for _, n := range r.Program.NICs {
-		if n.Name != "amp" || n.State != "running" || n.runs("pulse/tx") == 0 || n.runs("pulse/rx") == 0 || n.runs("filter/rx") != 0 {
-			t.Errorf("%+v", n)
-		}
+		should.Hold(t, n.Name == "amp" && n.State == "running" && n.runs("pulse/tx") != 0 && n.runs("pulse/rx") != 0 && n.runs("filter/rx") == 0, "%+v", n)
 	}
 	image := filepath.Join(t.TempDir(), "ipt")
 	run(t, "fw", "build", "--image", "ipt", "--output", image).exit(t, shell.ExitOK)

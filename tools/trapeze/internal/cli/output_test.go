@@ -54,9 +54,8 @@ func TestListedAddressesOpen(t *testing.T) {
 		if scheme, _, _ := strings.Cut(address, ":"); scheme == "eth" || scheme == "agent" {
 			// There is no such NIC here, but it is one that is looked for.
 			address = strings.NewReplacer("FUNCTION", "ffff:ff:1f.7", "INTERFACE", "no-such-one").Replace(address)
-			if o := run(t, "info", "--device", address); o.code != shell.ExitDevice || strings.Contains(o.stderr, "options of") {
-				t.Errorf("%s: code %d, %s", e.Address, o.code, o.stderr)
-			}
+			o := run(t, "info", "--device", address)
+			should.Hold(t, o.code == shell.ExitDevice && !strings.Contains(o.stderr, "options of"), "%s: code %d, %s", e.Address, o.code, o.stderr)
 			wires[scheme+":"] = true
 			continue
 		}

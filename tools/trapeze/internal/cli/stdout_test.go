@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
@@ -44,9 +45,7 @@ func TestErrorsInJSON(t *testing.T) {
 			if err := d.Decode(&r); err != nil || d.More() {
 				t.Fatalf("%v, stdout %q", err, o.stdout)
 			}
-			if o.code != c.code || r.ExitCode != c.code || !strings.Contains(r.Error, c.says) || o.stderr != "trapeze: "+r.Error+"\n" {
-				t.Errorf("%+v", o)
-			}
+			should.Hold(t, o.code == c.code && r.ExitCode == c.code && strings.Contains(r.Error, c.says) && o.stderr == "trapeze: "+r.Error+"\n", "%+v", o)
 		})
 	}
 	// What doctor has found is its object, on a host that is not ready.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -35,9 +36,7 @@ func TestSuggestions(t *testing.T) {
 		{[]string{"help", "fw", "sgn"}, "sgn"},
 	} {
 		o := run(t, c.args...)
-		if o.code != shell.ExitUsage || !strings.Contains(o.stderr, c.says) || strings.Count(o.stderr, "\n") != 1 {
-			t.Errorf("%v: %+v", c.args, o)
-		}
+		should.Hold(t, o.code == shell.ExitUsage && strings.Contains(o.stderr, c.says) && strings.Count(o.stderr, "\n") == 1, "%v: %+v", c.args, o)
 	}
 }
 

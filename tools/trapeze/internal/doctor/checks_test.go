@@ -281,9 +281,8 @@ func TestBrokenMachines(t *testing.T) {
 			r := must.Get(doctor.Run(t.Context(), tree.Root(), nic, b.options))(t)
 			f, ok := find(r, b.check)
 			must.Hold(t, ok, "no finding in %+v", r)
-			if text := f.What + " " + f.Why; f.Severity != b.severity || !strings.Contains(text, b.says) {
-				t.Errorf("%v: %q does not say %q as %v", f.Severity, text, b.says, b.severity)
-			}
+			text := f.What + " " + f.Why
+			should.Hold(t, f.Severity == b.severity && strings.Contains(text, b.says), "%v: %q does not say %q as %v", f.Severity, text, b.says, b.severity)
 			noRefusedBind(t, tree, r)
 			fix := strings.Join(f.Fix, "\n")
 			if b.check == "group-viable" && strings.Contains(f.What, "in use") && strings.Contains(fix, "unbind") {

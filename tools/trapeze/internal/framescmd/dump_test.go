@@ -168,9 +168,7 @@ func TestUsage(t *testing.T) {
 	} {
 		r := start(t, strings.Fields(c.args)...)
 		err := r.wait()
-		if err == nil || !strings.Contains(err.Error(), c.says) || r.stdout.String() != "" {
-			t.Errorf("%s: %v, %q", c.args, err, r.stdout.String())
-		}
+		should.Hold(t, err != nil && strings.Contains(err.Error(), c.says) && r.stdout.String() == "", "%s: %v, %q", c.args, err, r.stdout.String())
 		var device *command.DeviceError
 		if file := strings.Contains(c.args, "nonsense"); !file && !errors.Is(err, option.ErrBad) && !errors.As(err, &device) {
 			t.Errorf("%s: %v is no error of usage", c.args, err)

@@ -78,10 +78,8 @@ func TestEcho(t *testing.T) {
 			var r echoReport
 			echo.report(t, &r)
 			want := uint64(2*len(sizes) + 1)
-			if r.Answers["echo"] != want || r.Answers["arp"] == 0 || r.Invalid != 1 || r.Other != 1 || r.Dropped != 0 ||
-				r.Ports[0].Device != address || r.Ports[0].SentFrames != want+r.Answers["arp"] || r.Ports[0].ReceivedFrames != r.Ports[0].SentFrames+2 {
-				t.Errorf("%+v", r)
-			}
+			should.Hold(t, r.Answers["echo"] == want && r.Answers["arp"] != 0 && r.Invalid == 1 && r.Other == 1 && r.Dropped == 0 &&
+				r.Ports[0].Device == address && r.Ports[0].SentFrames == want+r.Answers["arp"] && r.Ports[0].ReceivedFrames == r.Ports[0].SentFrames+2, "%+v", r)
 		}
 	}
 }

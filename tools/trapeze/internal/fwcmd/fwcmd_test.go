@@ -117,9 +117,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 		SRAM                        int    `json:"sram_bytes"`
 		BuildID                     string `json:"build_id"`
 	}](t, "fw", "build", "--from", object, "--version", "7.0", "--build-id", "c0ffee", "--for", "1234:7250", "--output", image)
-	if made.Name != "everything" || made.Version != "7.0" || made.BuildID != "c0ffee"+strings.Repeat("0", 34) || made.SRAM == 0 {
-		t.Errorf("%+v", made)
-	}
+	should.Hold(t, made.Name == "everything" && made.Version == "7.0" && made.BuildID == "c0ffee"+strings.Repeat("0", 34) && made.SRAM != 0, "%+v", made)
 	if st, err := os.Stat(image); err != nil || int(st.Size()) != made.Bytes {
 		t.Errorf("%v, %v", st, err)
 	}
@@ -129,9 +127,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 		should.Contain(t, out, want, "check lacks")
 	}
 	s := decoded[shown](t, "fw", "show", image)
-	if s.Version != "7.0" || s.Device != "1234:7250" || s.Digest != made.Digest || !s.Built || s.Signature.State != "unsigned" {
-		t.Errorf("%+v", s)
-	}
+	should.Hold(t, s.Version == "7.0" && s.Device == "1234:7250" && s.Digest == made.Digest && s.Built && s.Signature.State == "unsigned", "%+v", s)
 	if len(s.Hooks) != 5 || len(s.Maps) != 5 || len(s.Sections) < 10 || s.Hooks[0].WorstCase == 0 || s.Hooks[0].Budget != abi.PulseBudget {
 		t.Errorf("%+v", s)
 	}

@@ -52,10 +52,8 @@ func TestLoadAndRollBack(t *testing.T) {
 	}
 	should.Refuse(run(t, "fw", "rollback", "--device", device))(t, load.ErrNoPrevious, "rollback of nothing")
 	first := decoded[loaded](t, "load", "--device", device, "--allow-unsigned", "image:amp")
-	if first.Name != "amp" || first.Backend != "group" || first.Device == "" || first.Bytes == 0 || first.Signature.State != "unsigned" ||
-		len(first.Hooks) != 2 || first.Hooks[0].WorstCase == 0 {
-		t.Errorf("%+v", first)
-	}
+	should.Hold(t, first.Name == "amp" && first.Backend == "group" && first.Device != "" && first.Bytes != 0 && first.Signature.State == "unsigned" &&
+		len(first.Hooks) == 2 && first.Hooks[0].WorstCase != 0, "%+v", first)
 	if p := first.Program; p.State != "running" || p.Name != "amp" || p.Digest != first.Digest || p.Slot == nil || p.Previous != nil {
 		t.Errorf("%+v", p)
 	}
@@ -170,9 +168,8 @@ func TestTrust(t *testing.T) {
 func TestTrustOfBackend(t *testing.T) {
 	device, card := plug(t)
 	device = strings.Replace(device, "card:", "emulator:", 1)
-	if out, err := run(t, "load", "--device", device, "image:amp"); !errors.Is(err, firmware.ErrUnsigned) || out != "" || card.written.Load() != 0 {
-		t.Errorf("%q, %v, %d writes", out, err, card.written.Load())
-	}
+	out, err := run(t, "load", "--device", device, "image:amp")
+	should.Hold(t, errors.Is(err, firmware.ErrUnsigned) && out == "" && card.written.Load() == 0, "%q, %v, %d writes", out, err, card.written.Load())
 	card.backend = "vfio-user"
 	ok(t, "load", "--device", device, "image:amp")
 }

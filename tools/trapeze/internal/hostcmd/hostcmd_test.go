@@ -142,9 +142,7 @@ func TestBindAndUnbind(t *testing.T) {
 	o := run(t, tree, kernel.Write, "bind", "--dry-run", nic)
 	want := "echo vfio-pci > /sys/bus/pci/devices/0000:03:00.0/driver_override\n" +
 		"echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind\necho 0000:03:00.0 > /sys/bus/pci/drivers_probe\n"
-	if o.err != nil || o.stdout != want || len(kernel.Writes()) != 0 {
-		t.Errorf("%+v, wrote %q", o, kernel.Writes())
-	}
+	should.Hold(t, o.err == nil && o.stdout == want && len(kernel.Writes()) == 0, "%+v, wrote %q", o, kernel.Writes())
 	tree.Remove("sys/bus/pci/drivers/vfio-pci")
 	if o := run(t, tree, kernel.Write, "bind", "--dry-run", nic); o.err != nil || o.stdout != "modprobe vfio-pci\n"+want {
 		t.Errorf("without the driver: %+v", o)
@@ -165,9 +163,7 @@ func TestForce(t *testing.T) {
 	tree, kernel := host(t)
 	tree.File("proc/net/route", "ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
 	o := run(t, tree, kernel.Write, "bind", nic)
-	if !errors.Is(o.err, hostpci.ErrInUse) || o.stdout != "" || !strings.Contains(o.err.Error(), "--force") || isDevice(o.err) {
-		t.Errorf("%+v", o)
-	}
+	should.Hold(t, errors.Is(o.err, hostpci.ErrInUse) && o.stdout == "" && strings.Contains(o.err.Error(), "--force") && !isDevice(o.err), "%+v", o)
 	o = run(t, tree, kernel.Write, "bind", "--force", nic)
 	should.Hold(t, o.err == nil && strings.Contains(o.stderr, "forced, although ens1 carries"), "%+v", o)
 }

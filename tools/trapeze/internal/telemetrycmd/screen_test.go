@@ -87,9 +87,8 @@ func TestScreenStands(t *testing.T) {
 	}
 	check := func(when, rows, chosen string) {
 		t.Helper()
-		if got := order(m); got != rows || !strings.Contains(m.view(), ">"+chosen+" ") {
-			t.Errorf("%s: %q\n%s", when, got, m.view())
-		}
+		got := order(m)
+		should.Hold(t, got == rows && strings.Contains(m.view(), ">"+chosen+" "), "%s: %q\n%s", when, got, m.view())
 	}
 	next(1, 2)
 	check("none chosen", "11 22 ", "11")
@@ -112,9 +111,7 @@ func TestScreenHelp(t *testing.T) {
 	if v := m.view(); !strings.Contains(v, "the order turned round") || !strings.Contains(v, "AGAIN") || strings.Contains(v, "PROGRAM") || strings.Contains(v, "==") {
 		t.Errorf("help:\n%s", v)
 	}
-	if !press(m, "esc") || m.view() != rows {
-		t.Errorf("not back:\n%s", m.view())
-	}
+	should.Hold(t, press(m, "esc") && m.view() == rows, "not back:\n%s", m.view())
 }
 
 // TestScreenPrograms: a program has its whole name where there is room for it, and leaves some to the NIC.
@@ -142,9 +139,8 @@ func TestScreenGone(t *testing.T) {
 	m := shown(t)
 	press(m, "down", "enter")
 	m.take([]sample{m.samples[0]})
-	if got := order(m); m.inside || got == "" {
-		t.Errorf("%q:\n%s", got, m.view())
-	}
+	got := order(m)
+	should.Hold(t, !m.inside && got != "", "%q:\n%s", got, m.view())
 	press(m, "enter")
 	m.take(nil)
 	press(m, "enter", "down", "s")

@@ -151,9 +151,7 @@ func (r *running) stream(t *testing.T, nic string) *stream {
 	must.Hold(t, answer.StatusCode == 200 && kind == "text/event-stream", "%+v %+v", answer.Status, kind)
 	s := &stream{bufio.NewScanner(answer.Body), t}
 	s.Buffer(nil, 16<<20)
-	if !s.Scan() || s.Text() != "retry: 1000" || !s.Scan() || s.Text() != "" {
-		t.Fatalf("%q, %v", s.Text(), s.Err())
-	}
+	must.Hold(t, s.Scan() && s.Text() == "retry: 1000" && s.Scan() && s.Text() == "", "%q, %v", s.Text(), s.Err())
 	return s
 }
 
@@ -162,13 +160,9 @@ func (s *stream) next(name string, into any) {
 	s.t.Helper()
 	for s.Scan() {
 		got, ok := strings.CutPrefix(s.Text(), "event: ")
-		if !ok || !s.Scan() {
-			s.t.Fatalf("%q, %v", s.Text(), s.Err())
-		}
+		must.Hold(s.t, ok && s.Scan(), "%q, %v", s.Text(), s.Err())
 		data, ok := strings.CutPrefix(s.Text(), "data: ")
-		if !ok || !json.Valid([]byte(data)) || !s.Scan() || s.Text() != "" {
-			s.t.Fatalf("%.100q, %v", s.Text(), s.Err())
-		}
+		must.Hold(s.t, ok && json.Valid([]byte(data)) && s.Scan() && s.Text() == "", "%.100q, %v", s.Text(), s.Err())
 		if got == name {
 			must.OK(s.t, json.Unmarshal([]byte(data), into))
 			return
@@ -327,9 +321,7 @@ func TestWebBrowsers(t *testing.T) {
 		until(s, "host", func([]shownNIC) bool { return true })
 	}
 	answer := r.get(t, "GET", "/events?token=secret", "")
-	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
-		t.Errorf("%s, %v", answer.Status, answer.Header)
-	}
+	should.Hold(t, answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") != "", "%s, %v", answer.Status, answer.Header)
 	until(s, "host", func([]shownNIC) bool { return r.viewers() < maxViewers })
 	for _, v := range all {
 		r.feed.leave(v)

@@ -194,17 +194,13 @@ func checkAnswer(t *testing.T, request, frame []byte, n int, v responder.Verdict
 	switch v {
 	case responder.ARP:
 		a, q := is.Layer(layers.LayerTypeARP).(*layers.ARP), was.Layer(layers.LayerTypeARP).(*layers.ARP)
-		if a.Operation != layers.ARPReply || !bytes.Equal(a.SourceHwAddress, ours[:]) || !bytes.Equal(a.SourceProtAddress, our4.AsSlice()) ||
-			!bytes.Equal(a.DstHwAddress, q.SourceHwAddress) || !bytes.Equal(a.DstProtAddress, q.SourceProtAddress) {
-			t.Fatalf("%+v", a)
-		}
+		must.Hold(t, a.Operation == layers.ARPReply && bytes.Equal(a.SourceHwAddress, ours[:]) && bytes.Equal(a.SourceProtAddress, our4.AsSlice()) &&
+			bytes.Equal(a.DstHwAddress, q.SourceHwAddress) && bytes.Equal(a.DstProtAddress, q.SourceProtAddress), "%+v", a)
 	case responder.Echo:
 		a, q := is.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4), was.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4)
 		ip, asked := is.NetworkLayer().(*layers.IPv4), was.NetworkLayer().(*layers.IPv4)
-		if a.TypeCode.Type() != 0 || a.Id != q.Id || a.Seq != q.Seq || !bytes.Equal(a.Payload, q.Payload) ||
-			!ip.SrcIP.Equal(asked.DstIP) || !ip.DstIP.Equal(asked.SrcIP) || ip.TTL != 64 || ip.Length != asked.Length {
-			t.Fatalf("%+v %+v", ip, a)
-		}
+		must.Hold(t, a.TypeCode.Type() == 0 && a.Id == q.Id && a.Seq == q.Seq && bytes.Equal(a.Payload, q.Payload) &&
+			ip.SrcIP.Equal(asked.DstIP) && ip.DstIP.Equal(asked.SrcIP) && ip.TTL == 64 && ip.Length == asked.Length, "%+v %+v", ip, a)
 	}
 }
 
