@@ -49,25 +49,7 @@ func Check(root fs.FS) ([]string, error) {
 	}
 
 	var problems []string
-	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		ext := path.Ext(p)
-		if ext != ".md" && ext != ".go" && ext != ".s" {
-			return nil
-		}
-		b, err := fs.ReadFile(root, p)
-		if err != nil {
-			return err
-		}
-		text := string(b)
+	err = eachFile(root, func(p, ext, text string) {
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {
 			if !sections[m[1]] {
 				problems = append(problems, fmt.Sprintf("%s: %s has no section %s", p, specFile, m[1]))
@@ -85,9 +67,25 @@ func Check(root fs.FS) ([]string, error) {
 				}
 			}
 		}
-		return nil
 	})
 	return problems, err
+}
+
+// eachFile calls visit with the documents and the source of a repository, and with the ends of their names.
+func eachFile(root fs.FS, visit func(p, ext, text string)) error {
+	return fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
+		switch ext := path.Ext(p); {
+		case err != nil:
+			return err
+		case d.IsDir() && p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+			return fs.SkipDir
+		case !d.IsDir() && (ext == ".md" || ext == ".go" || ext == ".s"):
+			b, err := fs.ReadFile(root, p)
+			visit(p, ext, string(b))
+			return err
+		}
+		return nil
+	})
 }
 
 // readExamples returns the source of all examples.

@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,32 +22,18 @@ var metaphors = regexp.MustCompile(`(?i)\b(doz(e[drs]?|ing)|stir(s|red|ring)?|ha
 
 // checkWords lists metaphors in documents and in the comments of Go files.
 func checkWords(root fs.FS) (problems []string, err error) {
-	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		ext := path.Ext(p)
-		if ext != ".md" && ext != ".go" {
-			return nil
-		}
-		b, err := fs.ReadFile(root, p)
-		if err != nil {
-			return err
-		}
-		text := withoutCode(string(b))
-		if ext == ".go" {
-			text = comments(b)
+	err = eachFile(root, func(p, ext, text string) {
+		switch ext {
+		case ".md":
+			text = withoutCode(text)
+		case ".go":
+			text = comments([]byte(text))
+		default:
+			return
 		}
 		for _, word := range metaphors.FindAllString(text, -1) {
 			problems = append(problems, fmt.Sprintf("%s: %q: VIA, PCI or TCP has a word for that", p, word))
 		}
-		return nil
 	})
 	return problems, err
 }

@@ -61,9 +61,7 @@ func newStation(t *testing.T, address string, most int) *station {
 	t.Helper()
 	n := must.Get(driver.Open(conform.Context(t), address, driver.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	nic := must.Get(via.New(conform.Context(t), n, via.Options{}))(t)
-	t.Cleanup(func() {
-		should.OK(t, nic.Close())
-	})
+	t.Cleanup(func() { should.OK(t, nic.Close()) })
 	const depth = 256
 	s := &station{t: t, nic: n, most: most, End: conform.NewEnd(t, nic, conform.Setup{Memory: 2 * depth * most,
 		Attributes: via.VIAttributes{Frames: via.AllFrames, SendDepth: depth, RecvDepth: depth}})}

@@ -50,9 +50,7 @@ func newPort(t testing.TB, socket, ring string, c ethernet.Options) (ethernet.Po
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Timeout)
 	defer cancel()
 	p := must.Get(ethernet.Open(ctx, ethernet.SchemeVhostUser+":"+socket+"?ring="+ring, c))(t)
-	t.Cleanup(func() {
-		should.OK(t, p.Close())
-	})
+	t.Cleanup(func() { should.OK(t, p.Close()) })
 	return p, pool
 }
 

@@ -68,9 +68,7 @@ func startFake(t *testing.T, how string) *qtest.Machine {
 	m := must.Get(qtest.Start(t.Context(), qtest.Options{
 		Devices: []string{"igb"}, QEMU: []string{"env", fakeVariable + "=" + how, program}, Timeout: time.Second,
 	}))(t)
-	t.Cleanup(func() {
-		should.OK(t, m.Close())
-	})
+	t.Cleanup(func() { should.OK(t, m.Close()) })
 	return m
 }
 

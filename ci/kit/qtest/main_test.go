@@ -24,9 +24,7 @@ func TestMain(m *testing.M) {
 func open(t testing.TB, m *qtest.Machine, n int) *qtest.Device {
 	t.Helper()
 	d := must.Get(m.Open(n))(t)
-	t.Cleanup(func() {
-		should.OK(t, d.Close())
-	})
+	t.Cleanup(func() { should.OK(t, d.Close()) })
 	return d
 }
 
@@ -34,13 +32,9 @@ func open(t testing.TB, m *qtest.Machine, n int) *qtest.Device {
 func memory(t testing.TB, d vfio.Device, size, iova uint64) []byte {
 	t.Helper()
 	mem := must.Get(vfio.AllocMemory(size, vfio.MemoryOptions{}))(t)
-	t.Cleanup(func() {
-		should.OK(t, mem.Close())
-	})
+	t.Cleanup(func() { should.OK(t, mem.Close()) })
 	must.OK(t, d.MapDMA(mem, iova, vfio.DMARead|vfio.DMAWrite))
-	t.Cleanup(func() {
-		should.OK(t, d.UnmapDMA(iova, mem.Size()))
-	})
+	t.Cleanup(func() { should.OK(t, d.UnmapDMA(iova, mem.Size())) })
 	return mem.Bytes()
 }
 

@@ -51,9 +51,7 @@ func open(t *testing.T, function string) *kernel.Device {
 	checkFiles(t)
 	bind(t, function, "vfio-pci")
 	d := must.Get(vfio.Open(context.Background(), addressOf(function)))(t)
-	t.Cleanup(func() {
-		should.OK(t, d.Close())
-	})
+	t.Cleanup(func() { should.OK(t, d.Close()) })
 	return d.(*kernel.Device)
 }
 
@@ -61,9 +59,7 @@ func open(t *testing.T, function string) *kernel.Device {
 func checkFiles(t *testing.T) {
 	t.Helper()
 	before := leaktest.Files(t)
-	t.Cleanup(func() {
-		should.Be(t, leaktest.Files(t), before, "open files")
-	})
+	t.Cleanup(func() { should.Be(t, leaktest.Files(t), before, "open files") })
 }
 
 // within returns a context for what should take no time; a guest without

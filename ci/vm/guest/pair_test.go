@@ -250,9 +250,7 @@ func TestPairTCP(t *testing.T) {
 func surround(t *testing.T, size int) (check func()) {
 	t.Helper()
 	b := must.Get(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
-	t.Cleanup(func() {
-		should.OK(t, unix.Munmap(b))
-	})
+	t.Cleanup(func() { should.OK(t, unix.Munmap(b)) })
 	_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE) // a kernel without huge pages refuses it
 	page := os.Getpagesize()
 	filled := bytes.Repeat([]byte{0xa5}, page)

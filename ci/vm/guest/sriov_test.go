@@ -50,9 +50,7 @@ func TestToken(t *testing.T) {
 	t.Cleanup(func() { write(t, "N", parameter) })
 	parent, err := vfio.Open(within(t), addressOf(pf)+token) // which is what sets it
 	must.OK(t, err)
-	t.Cleanup(func() {
-		should.OK(t, parent.Close())
-	})
+	t.Cleanup(func() { should.OK(t, parent.Close()) })
 	vf := virtual(t, pf, 1)[0]
 	bind(t, vf, "vfio-pci")
 	for _, bad := range []string{"", wrong} {

@@ -22,9 +22,7 @@ var benchWires atomic.Uint32
 func benchPool(b testing.TB) *ethernet.Pool {
 	b.Helper()
 	pool := must.Get(ethernet.NewPool(ethernet.PoolOptions{Buffers: 8192}))(b)
-	b.Cleanup(func() {
-		should.OK(b, pool.Close())
-	})
+	b.Cleanup(func() { should.OK(b, pool.Close()) })
 	return pool
 }
 
@@ -36,9 +34,7 @@ func benchPair(b testing.TB, pool *ethernet.Pool) (x, y ethernet.Port) {
 	open := func() ethernet.Port {
 		nic := must.Get(driver.Open(b.Context(), address, driver.Options{Logger: log}))(b)
 		p := must.Get(rawport.New(b.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log}))(b)
-		b.Cleanup(func() {
-			should.OK(b, p.Close())
-		})
+		b.Cleanup(func() { should.OK(b, p.Close()) })
 		return p
 	}
 	return open(), open()

@@ -19,7 +19,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -37,27 +39,9 @@ var wires atomic.Uint32
 // newWire is the address of both NICs of a memory wire.
 func newWire() string { return fmt.Sprintf("emu:?wire=mem:framescmd-%d", wires.Add(1)) }
 
-// output may be read while a command writes.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // running is a command that runs beside the test.
 type running struct {
-	stdout, stderr output
+	stdout, stderr outputtest.Buffer
 	stop           context.CancelFunc // as Ctrl-C does
 	done           chan error
 }
@@ -93,11 +77,8 @@ func (r *running) wait() error {
 // ready waits until a command that runs without --json says that it has begun.
 func (r *running) ready(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(timeout); r.stderr.String() == ""; time.Sleep(time.Millisecond) {
-		if len(r.done) > 0 || time.Now().After(deadline) {
-			t.Fatalf("it has not begun: %v", r.wait())
-		}
-	}
+	waittest.Until(t, "it has begun, or ended", func() bool { return r.stderr.String() != "" || len(r.done) > 0 })
+	must.Hold(t, r.stderr.String() != "", "it has not begun")
 }
 
 // report waits for the command to end well and reads what it has printed.
@@ -151,14 +132,7 @@ func (p *peer) send(t testing.TB, frame []byte) {
 	must.Be(t, p.q.Cache().Alloc(f[:]), 1, "no buffer")
 	f[0].Length = uint16(len(frame))
 	copy(p.pool.Bytes(f[0]), frame)
-	deadline := time.Now().Add(timeout)
-	for {
-		if n, err := p.q.Send(f[:]); err != nil || n == 1 {
-			must.OK(t, err)
-			return
-		}
-		must.Hold(t, !time.Now().After(deadline), "a frame could not be sent")
-	}
+	waittest.Until(t, "a frame can be sent", func() bool { return must.Get(p.q.Send(f[:]))(t) == 1 })
 }
 
 // receive waits for a frame, nil if none has come after a while.
@@ -184,17 +158,14 @@ func (p *peer) receive(t testing.TB, while time.Duration) []byte {
 }
 
 // ask sends a frame until one comes back: whoever is asked may not be there yet.
-func (p *peer) ask(t testing.TB, frame []byte) []byte {
+func (p *peer) ask(t testing.TB, frame []byte) (answer []byte) {
 	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for time.Now().Before(deadline) {
+	waittest.Until(t, "an answer", func() bool {
 		p.send(t, frame)
-		if b := p.receive(t, 50*time.Millisecond); b != nil {
-			return b
-		}
-	}
-	t.Fatal("no answer")
-	return nil
+		answer = p.receive(t, 50*time.Millisecond)
+		return answer != nil
+	})
+	return answer
 }
 
 // build makes a frame with right lengths and checksums.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -30,14 +31,10 @@ func raw(to, from ethernet.MAC, seed, n int) []byte {
 // that none of the first is left: the command between may not be there yet.
 func arrives(t *testing.T, frame []byte, from *peer, to ...*peer) {
 	t.Helper()
-	first := to[0]
-	for deadline := time.Now().Add(timeout); ; {
+	waittest.Until(t, "something arrives", func() bool {
 		from.send(t, frame)
-		if got := first.receive(t, 50*time.Millisecond); got != nil {
-			break
-		}
-		must.Hold(t, !time.Now().After(deadline), "nothing arrives")
-	}
+		return to[0].receive(t, 50*time.Millisecond) != nil
+	})
 	last := append(bytes.Clone(frame), 'l', 'a', 's', 't')
 	from.send(t, last)
 	for _, p := range to {

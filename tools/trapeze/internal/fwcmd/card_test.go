@@ -62,8 +62,6 @@ func plug(t testing.TB) (address string, c *card) {
 	c = &card{Device: x.(*emulator.Device), backend: "group"}
 	n := fmt.Sprint(next.Add(1))
 	cards.Store(n, c)
-	t.Cleanup(func() {
-		should.OK(t, c.Device.Close())
-	})
+	t.Cleanup(func() { should.OK(t, c.Device.Close()) })
 	return "card:" + n, c
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -351,18 +352,10 @@ func TestWebRests(t *testing.T) {
 		<-v.events
 		should.Hold(t, asked(), "not asked")
 		f.leave(v)
-		for end := time.Now().Add(webWait); asked(); time.Sleep(10 * time.Millisecond) {
-			must.Hold(t, !time.Now().After(end), "still asked")
-		}
+		waittest.Until(t, "no NIC is asked", func() bool { return !asked() })
 	}
 	// The log that was lent ends by itself, some seconds later.
-	for end := time.Now().Add(webWait); ; time.Sleep(50 * time.Millisecond) {
-		if s, err := nics[0].DMALog(); err != nil || time.Now().After(end) {
-			t.Fatalf("%+v, %v", s, err)
-		} else if !s.Enabled {
-			return
-		}
-	}
+	waittest.Until(t, "the log ends", func() bool { return !must.Get(nics[0].DMALog())(t).Enabled })
 }
 
 // TestWebEnds: an interrupt ends the streams, and nothing is left.
