@@ -56,9 +56,7 @@ func (t *Tree) Files(text string) {
 			continue
 		}
 		name, content, ok := strings.Cut(line, " = ")
-		if !ok {
-			t.tb.Fatalf("%q is not of the form NAME = CONTENT", line)
-		}
+		must.Hold(t.tb, ok, "%q is not of the form NAME = CONTENT", line)
 		t.File(name, content+"\n")
 	}
 }

@@ -34,10 +34,8 @@ func Start(t testing.TB, devices ...string) *qtest.Machine {
 	}
 	must.OK(t, err)
 	t.Cleanup(func() {
-		var fault *qtest.FaultError
-		if err := m.Fault(); errors.As(err, &fault) {
-			t.Error(err)
-		}
+		err := m.Fault()
+		should.Hold(t, !errors.As(err, new(*qtest.FaultError)), "%v", err)
 		should.OK(t, m.Close())
 	})
 	return m

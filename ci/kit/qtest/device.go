@@ -169,30 +169,26 @@ func (d *Device) Info() vfio.Info {
 // Reset resets the function on its own if it can do that, else the bus that it is
 // alone on. The command register stays, as with VFIO.
 func (d *Device) Reset(ctx context.Context) error {
-	const op = "reset"
-	done, err := d.change(op)
-	if err != nil {
-		return err
-	}
-	defer done()
-	command, err := d.m.read("readw", function(d.number)+vfio.ConfigCommand, 2)
-	if err == nil && uint16(command) == 0xffff {
-		err = vfio.ErrDeviceGone
-	}
-	if err == nil {
-		err = d.restart(uint16(command))
-	}
-	return d.fail(op, err)
+	return d.change("reset", func() error {
+		command, err := d.m.read("readw", function(d.number)+vfio.ConfigCommand, 2)
+		switch {
+		case err != nil:
+			return err
+		case uint16(command) == 0xffff:
+			return vfio.ErrDeviceGone
+		}
+		return d.restart(uint16(command))
+	})
 }
 
-// change begins what changes the device.
-func (d *Device) change(op string) (done func(), err error) {
+// change does what changes the device, unless it is closed.
+func (d *Device) change(op string, f func() error) error {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.closed {
-		d.mu.Unlock()
-		return nil, d.fail(op, vfio.ErrClosed)
+		return d.fail(op, vfio.ErrClosed)
 	}
-	return d.mu.Unlock, nil
+	return d.fail(op, f())
 }
 
 // Close resets the device and takes its memory away. Closing again does nothing.

@@ -89,52 +89,46 @@ func (m *Machine) takeBack(mem *vfio.Memory) error {
 // unmapped, and devices outside the machine cannot have it. It fails with
 // ErrNoDMAMemory if RAM is full.
 func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
-	op := fmt.Sprintf("map DMA at %#x for", iova)
-	done, err := d.change(op)
-	if err != nil {
-		return err
-	}
-	defer done()
+	return d.change(fmt.Sprintf("map DMA at %#x for", iova), func() error { return d.mapAt(mem, iova, flags) })
+}
+
+func (d *Device) mapAt(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	share, direct := d.m.share(d.number)
 	last := iova + mem.Size() - 1
 	switch {
 	case iova%mem.PageSize() != 0:
-		return d.fail(op, vfio.ErrMisaligned)
+		return vfio.ErrMisaligned
 	case iova < share.First || last < iova || last > share.Last:
-		return d.fail(op, fmt.Errorf("%w: %#x to %#x, want %#x to %#x", vfio.ErrIOVARange, iova, last, share.First, share.Last))
+		return fmt.Errorf("%w: %#x to %#x, want %#x to %#x", vfio.ErrIOVARange, iova, last, share.First, share.Last)
 	}
 	for other, m := range d.mapped {
 		if iova < other+m.Size() && other <= last {
-			return d.fail(op, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, other, other+m.Size()-1))
+			return fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, other, other+m.Size()-1)
 		}
 	}
 	if direct {
-		err = d.m.putAt(mem, iova)
-	} else {
-		var at uint64
-		if at, err = d.m.put(mem); err == nil {
-			d.m.setPages(d.number, iova, at, mem.Size(), flags)
+		if err := d.m.putAt(mem, iova); err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return d.fail(op, err)
+	} else {
+		at, err := d.m.put(mem)
+		if err != nil {
+			return err
+		}
+		d.m.setPages(d.number, iova, at, mem.Size(), flags)
 	}
 	d.mapped[iova] = mem
 	return nil
 }
 
 func (d *Device) UnmapDMA(iova, size uint64) error {
-	op := fmt.Sprintf("unmap DMA at %#x for", iova)
-	done, err := d.change(op)
-	if err != nil {
-		return err
-	}
-	defer done()
-	mem := d.mapped[iova]
-	if mem == nil || mem.Size() != size {
-		return d.fail(op, vfio.ErrNotMapped)
-	}
-	return d.fail(op, d.unmap(iova, mem))
+	return d.change(fmt.Sprintf("unmap DMA at %#x for", iova), func() error {
+		mem := d.mapped[iova]
+		if mem == nil || mem.Size() != size {
+			return vfio.ErrNotMapped
+		}
+		return d.unmap(iova, mem)
+	})
 }
 
 // unmap takes memory away from the device.

@@ -68,27 +68,20 @@ func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
 }
 
 func (d *Device) SetIRQs(index, start int, eventfds []int) error {
-	const op = "set interrupts of"
 	info, err := d.IRQ(index)
 	if err != nil {
 		return err
 	}
-	done, err := d.change(op)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if start < 0 || start > info.Count || len(eventfds) > info.Count-start {
-		return d.fail(op, fmt.Errorf("%w: vectors %d to %d, there are %d", vfio.ErrNoSuchIRQ, start, start+len(eventfds)-1, info.Count))
-	}
-	if len(eventfds) == 0 {
-		return nil
-	}
-	own, err := duplicates(eventfds)
-	if err == nil {
-		err = d.connect(start, own)
-	}
-	return d.fail(op, err)
+	return d.change("set interrupts of", func() error {
+		if start < 0 || start > info.Count || len(eventfds) > info.Count-start {
+			return fmt.Errorf("%w: vectors %d to %d, there are %d", vfio.ErrNoSuchIRQ, start, start+len(eventfds)-1, info.Count)
+		}
+		own, err := duplicates(eventfds)
+		if err != nil || len(own) == 0 {
+			return err
+		}
+		return d.connect(start, own)
+	})
 }
 
 // duplicates returns descriptors of our own: the caller may close his.
@@ -123,7 +116,7 @@ func (d *Device) connect(start int, fds []int) error {
 			return err
 		}
 		d.interrupts.state.set(n, vector{word, fd})
-		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
+		entry := d.msixEntry(n)
 		if fd >= 0 {
 			err = errors.Join(d.m.write("writeq", entry, window+4*uint64(n)), d.m.write("writeq", entry+8, 1))
 		} else {
@@ -142,24 +135,24 @@ func (d *Device) connect(start int, fds []int) error {
 }
 
 func (d *Device) DisableIRQs(index int) error {
-	const op = "disable interrupts of"
 	if _, err := d.IRQ(index); err != nil {
 		return err
 	}
-	done, err := d.change(op)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if index != vfio.IRQMSIX || d.msix == nil {
-		return nil
-	}
-	for n := range d.interrupts.state.disconnect() {
-		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
-		err = errors.Join(err, d.m.write("writel", entry+12, 1))
-	}
-	d.interrupts.enabled = false
-	return d.fail(op, errors.Join(err, d.m.write("writew", function(d.number)+d.msixControl, 0)))
+	return d.change("disable interrupts of", func() (err error) {
+		if index != vfio.IRQMSIX || d.msix == nil {
+			return nil
+		}
+		for n := range d.interrupts.state.disconnect() {
+			err = errors.Join(err, d.m.write("writel", d.msixEntry(n)+12, 1))
+		}
+		d.interrupts.enabled = false
+		return errors.Join(err, d.m.write("writew", function(d.number)+d.msixControl, 0))
+	})
+}
+
+// msixEntry is where the entry of a vector is in the table.
+func (d *Device) msixEntry(n int) uint64 {
+	return d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
 }
 
 // disconnect is for a device that is being reset, which forgets its vectors.

@@ -90,19 +90,15 @@ func (p Program) TestEveryCommand(t *testing.T, least int) {
 func (p Program) command(t *testing.T, path []string, d Described) {
 	t.Helper()
 	name := strings.Join(append([]string{p.Name}, path...), " ")
-	if d.Command != name || d.Summary == "" || !strings.HasPrefix(d.Usage, name) {
-		t.Errorf("%s: its help is of %q, usage %q, summary %q", name, d.Command, d.Usage, d.Summary)
-	}
-	if o := p.Run(t, append([]string{"help", "--json"}, path...)...); o.Stdout != p.Run(t, append(slices.Clone(path), "--json", "-h")...).Stdout {
-		t.Errorf("help %s: other than --help, %+v", name, o)
-	}
+	should.Hold(t, d.Command == name && d.Summary != "" && strings.HasPrefix(d.Usage, name),
+		"%s: its help is of %q, usage %q, summary %q", name, d.Command, d.Usage, d.Summary)
+	byHelp, byFlag := p.Run(t, append([]string{"help", "--json"}, path...)...), p.Run(t, append(slices.Clone(path), "--json", "-h")...)
+	should.Be(t, byHelp.Stdout, byFlag.Stdout, "help %s and --help", name)
 	if len(path) > 0 && slices.Contains(cobras, path[0]) {
 		return
 	}
 	should.Contain(t, d.Examples, p.Name, "%s: no example", name)
-	if len(d.Commands) == 0 && !strings.Contains(d.Description, "\nJSON") {
-		t.Errorf("%s: the description does not say what it prints with --json", name)
-	}
+	should.Hold(t, len(d.Commands) > 0 || strings.Contains(d.Description, "\nJSON"), "%s: the description does not say what it prints with --json", name)
 	for _, flag := range []string{"json", "progress", "pprof", "log-level", "log-format"} {
 		should.Hold(t, slices.ContainsFunc(d.Flags, func(f Flag) bool { return f.Name == flag && f.Usage != "" }), "%s: no flag --%s", name, flag)
 	}
@@ -143,9 +139,7 @@ func (p Program) TestExamples(t *testing.T) {
 				command += " " + word
 			}
 			for _, f := range flag.FindAllStringSubmatch(c, -1) {
-				if !slices.Contains(flags[command], f[1]) {
-					t.Errorf("%s: in the example %q there is --%s, which %s does not have", of, c, f[1], command)
-				}
+				should.Hold(t, slices.Contains(flags[command], f[1]), "%s: in the example %q there is --%s, which %s does not have", of, c, f[1], command)
 			}
 		}
 	}
@@ -164,18 +158,15 @@ func (p Program) TestJSON(t *testing.T, commands [][]string) {
 func (p Program) TestFailingJSON(t *testing.T, code int, args ...string) {
 	t.Helper()
 	o := p.Run(t, append([]string{"--json"}, args...)...)
-	if o.Code != code || code == exitOK && o.Stderr != "" {
-		t.Errorf("%v: %+v", args, o)
-	}
+	should.Hold(t, o.Code == code && (code != exitOK || o.Stderr == ""), "%v: %+v", args, o)
 	var v any
 	if err := json.Unmarshal([]byte(o.Stdout), &v); err != nil {
 		t.Errorf("%v: %v in %q", args, err, o.Stdout)
 		return
 	}
 	var lines bytes.Buffer
-	if json.Indent(&lines, []byte(o.Stdout), "", "  ") != nil || lines.String() != o.Stdout {
-		t.Errorf("%v: not indented as others: %.100q", args, o.Stdout)
-	}
+	should.OK(t, json.Indent(&lines, []byte(o.Stdout), "", "  "))
+	should.Hold(t, lines.String() == o.Stdout, "%v: not indented as others: %.100q", args, o.Stdout)
 	d := p.describe(t, nil)
 	var path []string
 	for _, word := range args {

@@ -78,10 +78,8 @@ func Fail(t TB, err, want error, about ...any) {
 // Refuse claims that a call of two results fails, as in should.Refuse(os.Open(name))(t, fs.ErrNotExist).
 func Refuse[T any](_ T, err error) func(t TB, want error, about ...any) {
 	return func(t TB, want error, about ...any) {
-		if !errors.Is(err, want) {
-			t.Helper()
-			t.Error(Differ(err, want, about))
-		}
+		t.Helper()
+		Fail(t, err, want, about...)
 	}
 }
 
