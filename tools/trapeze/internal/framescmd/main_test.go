@@ -9,7 +9,6 @@ import (
 	"net"
 	"regexp"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
