@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
-	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
@@ -27,6 +26,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var wires atomic.Uint32
 
 const timeout = time.Minute
+
+func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
+	t.Helper()
+	p := must.Get(ethernet.NewPool(c))(t)
+	t.Cleanup(func() {
+		should.OK(t, p.Close())
+	})
+	return p
+}
 
 // try opens a port at an emu: address.
 func try(t testing.TB, address string, c ethernet.Options) (ethernet.Port, error) {
@@ -43,7 +51,9 @@ func try(t testing.TB, address string, c ethernet.Options) (ethernet.Port, error
 func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	p := must.Get(try(t, address, c))(t)
-	t.Cleanup(func() { should.OK(t, p.Close()) })
+	t.Cleanup(func() {
+		should.OK(t, p.Close())
+	})
 	return p
 }
 
@@ -93,7 +103,7 @@ func receive(t testing.TB, q ethernet.Queue) ethernet.Frame {
 func TestTraffic(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
 		for _, interrupts := range []bool{false, true} {
-			pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 1024})
+			pool := newPool(t, ethernet.PoolOptions{Buffers: 1024})
 			t.Cleanup(func() { // behind the closing of the ports
 				should.Be(t, pool.Free(), 1024, "buffers are free")
 			})
@@ -137,7 +147,7 @@ func TestTraffic(t *testing.T) {
 
 // TestRefused: what such a port cannot do.
 func TestRefused(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	pool := newPool(t, ethernet.PoolOptions{})
 	const address = "emu:?mac=02:00:00:00:00:07&mtu=1000"
 	for name, c := range map[string]struct {
 		config ethernet.Options
@@ -182,7 +192,7 @@ func TestRefused(t *testing.T) {
 // take what is for groups.
 func TestOthersFrames(t *testing.T) {
 	for _, promiscuous := range []bool{false, true} {
-		pool := porttest.NewPool(t, ethernet.PoolOptions{})
+		pool := newPool(t, ethernet.PoolOptions{})
 		a, b := pair(t, ethernet.Options{Pool: pool, Promiscuous: promiscuous}, "")
 		for i, to := range []ethernet.MAC{{2, 0, 0, 0, 5, 5}, {1, 0, 0x5e, 0, 0, 1}, b.MAC()} {
 			must.Give(a.Queue(0).Send([]ethernet.Frame{put(t, a.Queue(0).Cache(), frame(to, i, 60))}))(t, 1)
@@ -201,7 +211,7 @@ func TestOthersFrames(t *testing.T) {
 
 // TestNoBuffers: frames stay in the ring, and on the wire, while the pool is empty.
 func TestNoBuffers(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 64})
+	pool := newPool(t, ethernet.PoolOptions{Buffers: 64})
 	a, b := pair(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64}, "")
 	q := a.Queue(0)
 	for i := range 100 {
@@ -238,7 +248,7 @@ func TestNoBuffers(t *testing.T) {
 // TestWait: a wait ends with its context, also where it would go on.
 func TestWait(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
-		p := open(t, "emu:", ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Interrupts: interrupts})
+		p := open(t, "emu:", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Interrupts: interrupts})
 		ctx, cancel := context.WithCancel(t.Context())
 		should.OK(t, p.Queue(0).Wait(ctx), "a wait without frames")
 		time.AfterFunc(10*time.Millisecond, cancel)
