@@ -1,7 +1,6 @@
 package driver_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
@@ -41,9 +40,8 @@ func TestChannelRefusals(t *testing.T) {
 	if w, rerr := c.Received(); err != nil || rerr != nil || sent.Pointer != place || w.Pointer != place {
 		t.Errorf("pointers %#x and %#x, want %#x, %v, %v", sent.Pointer, w.Pointer, place, err, rerr)
 	}
-	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: driver.PtagOf(a, 12345), Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, descriptors.ErrInvalidPtag) {
-		t.Error(err)
-	}
+	should.Refuse(a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: driver.PtagOf(a, 12345), Send: aligned(m), Recv: aligned(m)}))(
+		t, descriptors.ErrInvalidPtag)
 }
 
 // unmapped is a device of which nothing can be mapped.

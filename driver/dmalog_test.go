@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -63,7 +64,5 @@ func TestDMALogConcurrent(t *testing.T) {
 	for i, times := range seen {
 		must.Be(t, times, 1, "record %d was read times", i)
 	}
-	if s := mustLog(t, n); s.Lost != 0 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, mustLog(t, n).Lost, 0)
 }

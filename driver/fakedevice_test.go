@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -319,11 +320,7 @@ func (d *fakeDevice) Close() error {
 		return nil
 	}
 	d.closed = true
-	if len(d.dma) > 0 {
-		d.t.Errorf("%d DMA mappings are left", len(d.dma))
-	}
-	if len(d.irqs) > 0 {
-		d.t.Errorf("%d interrupts are left", len(d.irqs))
-	}
+	should.Be(d.t, len(d.dma), 0, "DMA mappings are left")
+	should.Be(d.t, len(d.irqs), 0, "interrupts are left")
 	return errors.Join(d.bar2.Close(), d.sram.Close())
 }

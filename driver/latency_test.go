@@ -88,17 +88,13 @@ func TestLatencyBeforeTaken(t *testing.T) {
 	}
 	post()
 	for ctx := contextFor(t); samples() < 1 && ctx.Err() == nil; {
-		if _, err := from.v.RecvDone(); !errors.Is(err, descriptors.ErrQueueEmpty) {
-			t.Fatal(err)
-		}
+		should.Refuse(from.v.RecvDone())(t, descriptors.ErrQueueEmpty)
 	}
 	must.Be(t, samples(), 1, "sends were timed by looks at the other queue")
 	post()
 	for ctx := contextFor(t); samples() < 2 && ctx.Err() == nil; {
 		into := make([]*descriptors.Descriptor, 1)
-		if _, err := from.v.RecvDoneBatch(into); !errors.Is(err, descriptors.ErrQueueEmpty) {
-			t.Fatal(err)
-		}
+		should.Refuse(from.v.RecvDoneBatch(into))(t, descriptors.ErrQueueEmpty)
 	}
 	post()
 	for ctx := contextFor(t); !sends[5].Status().Done() && ctx.Err() == nil; {

@@ -151,9 +151,7 @@ func TestProgramsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := programOf(t, a); s.State != datasheet.ProcessorRunning {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, programOf(t, a).State, datasheet.ProcessorRunning)
 	traffic(t, a, b, 1)
 }
 

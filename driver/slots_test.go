@@ -2,7 +2,6 @@ package driver_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -105,9 +104,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 			}
 			cancel()
 			for range many {
-				if err := <-ends; !errors.Is(err, context.Canceled) {
-					t.Fatalf("%v: %v", full, err)
-				}
+				should.Fail(t, <-ends, context.Canceled, "%v", full)
 			}
 			should.Be(t, count(full), 0, "are left with the device")
 			// The slots can be used again.
@@ -161,14 +158,10 @@ func TestTurnAfterClose(t *testing.T) {
 	end := request(ask, late)
 	<-ask.waits
 	must.OK(t, late.Abandon(t.Context()))
-	if victim := vi(); victim.Number() != late.Number() {
-		t.Fatalf("number %d, want %d anew", victim.Number(), late.Number())
-	}
+	must.Be(t, vi().Number(), late.Number(), "a number anew")
 	cancel()
 	for _, end := range ends {
-		if err := <-end; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		should.Fail(t, <-end, context.Canceled)
 	}
 	waittest.Until(t, "the late one had its turn", func() bool { return len(end) == 1 || count(datasheet.OpConnectRequest) > 0 })
 	d.with(func() {

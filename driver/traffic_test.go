@@ -80,9 +80,7 @@ func stream(t *testing.T, a, b *driver.NIC, during func()) {
 		a.Poll()
 		b.Poll()
 		x, y := counters(t, a), counters(t, b)
-		if n := x["frames_dropped"] + y["frames_dropped"]; n != before {
-			t.Fatalf("%d frames were dropped", n-before)
-		}
+		must.Be(t, x["frames_dropped"]+y["frames_dropped"], before, "frames dropped")
 		return x["frames_sent"] == y["frames_received"] && y["frames_sent"] == x["frames_received"]
 	})
 	for _, e := range both {

@@ -98,11 +98,7 @@ func exchange(t testing.TB, p *conform.World, x, y *conform.End, n int, seed byt
 	must.OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)))
 	p.MustTake(y.VI.RecvDone)
 	p.MustTake(x.VI.SendDone)
-	for i := range in {
-		if in[i] != seed+byte(i)+byte(i>>8) {
-			t.Fatalf("byte %d of %d differs", i, n)
-		}
-	}
+	must.Same(t, in, out, "of %d bytes", n)
 }
 
 // TestLentBetweenDevices: payloads are lent if both ends share, and arrive in any

@@ -22,15 +22,6 @@ type channelEnd struct {
 	next       [datasheet.ChannelPriorities]uint64
 }
 
-// sramOf gives a node device memory for so many channels.
-func sramOf(n *node, channels int) []byte {
-	b := alignedBytes(channels * datasheet.PageSize)
-	if err := n.e.MapSRAM(b, 0); err != nil {
-		panic(err)
-	}
-	return b
-}
-
 // newChannel creates a channel over fresh double pages.
 func (n *node) newChannel(handle uint32, sram []byte, change func(*datasheet.CreateEndpointBody)) *channelEnd {
 	n.w.t.Helper()
@@ -137,7 +128,7 @@ func newChannelWorld(t testing.TB, options ...option) *channelWorld {
 	t.Helper()
 	w := &channelWorld{world: newWorld(t, options...)}
 	for i, n := range []*node{w.a, w.b} {
-		w.sram[i], w.handles[i] = sramOf(n, 64), n.memory(0, 0)
+		w.sram[i], w.handles[i] = n.mapSRAM(64*datasheet.PageSize, 0), n.memory(0, 0)
 	}
 	return w
 }

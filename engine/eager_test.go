@@ -9,15 +9,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// withSRAM gives a node device memory.
-func (n *node) withSRAM(size int) []byte {
-	sram := alignedBytes(size)
-	if err := n.e.MapSRAM(sram, sramFrom); err != nil {
-		panic(err)
-	}
-	return sram
-}
-
 // eagerMemory is an eager region as its host knows it.
 type eagerMemory struct {
 	datasheet.Eager
@@ -86,7 +77,7 @@ func (n *node) counted(c datasheet.Counter) func() uint64 {
 func TestEagerSend(t *testing.T) {
 	for _, access := range []datasheet.Access{0, datasheet.AccessEagerWide, datasheet.AccessReadOnly} {
 		w, v, p := pair(t, nil)
-		m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, access&^datasheet.AccessReadOnly)
+		m := w.a.eagerMemory(w.a.mapSRAM(1<<20, sramFrom), 0, 8192, access&^datasheet.AccessReadOnly)
 		const at, size = 1000, 5000
 		data := pattern(size, 1)
 		copy(m.mem[at:], data)
@@ -129,7 +120,7 @@ func TestEagerSend(t *testing.T) {
 // TestEagerInline: inline data comes from the blocks of its descriptor.
 func TestEagerInline(t *testing.T) {
 	w, v, p := pair(t, nil)
-	m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 4096, 0)
+	m := w.a.eagerMemory(w.a.mapSRAM(1<<20, sramFrom), 0, 4096, 0)
 	const segments, size = 20, 300
 	d := must.Get(descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(segments)], m.address, m.where.Handle))(t)
 	data := pattern(size, 2)
@@ -156,7 +147,7 @@ func TestEagerReceive(t *testing.T) {
 	for _, way := range []string{"message", "write", "read"} {
 		t.Run(way, func(t *testing.T) {
 			w, v, p := pair(t, allow)
-			m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, datasheet.AccessRDMAWrite|datasheet.AccessRDMARead)
+			m := w.a.eagerMemory(w.a.mapSRAM(1<<20, sramFrom), 0, 8192, datasheet.AccessRDMAWrite|datasheet.AccessRDMARead)
 			copy(m.mem, old)
 			m.push(0, 8192)
 			const at = 1111
@@ -206,7 +197,7 @@ func TestEagerReceive(t *testing.T) {
 // TestEagerRead: a peer reads host memory, whatever has been pushed.
 func TestEagerRead(t *testing.T) {
 	w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) { b.Rights = datasheet.AccessRDMARead })
-	m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 4096, datasheet.AccessRDMARead)
+	m := p.n.eagerMemory(p.n.mapSRAM(1<<20, sramFrom), 0, 4096, datasheet.AccessRDMARead)
 	copy(m.mem, pattern(4096, 5))
 	m.push(0, 4096)
 	copy(m.mem, pattern(4096, 6))
@@ -223,7 +214,7 @@ func TestEagerRead(t *testing.T) {
 func TestEagerFront(t *testing.T) {
 	for _, lossy := range []bool{false, true} {
 		w, v, p := pair(t, nil)
-		m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 64<<10, 0)
+		m := p.n.eagerMemory(p.n.mapSRAM(1<<20, sramFrom), 0, 64<<10, 0)
 		const at, size = 4096, 40_000
 		data := pattern(size, 7)
 		if lossy { // every third frame is lost once
@@ -275,7 +266,7 @@ func TestEagerLanding(t *testing.T) {
 		for end, o := range map[string]option{"deregistered": lossy(1, 0.1, 0.1, 0.2, 0.05), "reset": inParts(nil)} {
 			w, v, p := pair(t, nil, o)
 			free := p.n.e.FreeSRAM()
-			m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 64<<10, access)
+			m := p.n.eagerMemory(p.n.mapSRAM(1<<20, sramFrom), 0, 64<<10, access)
 			landed, back := p.n.counted(datasheet.CounterEagerLanded), p.n.counted(datasheet.CounterEagerWrittenBack)
 			r := m.descriptor(0, at, size)
 			p.postRecv(r)

@@ -16,7 +16,7 @@ func TestEagerTokensRefused(t *testing.T) {
 		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector,
 		Kind: datasheet.KindVI, Reliability: datasheet.ReliableDelivery, SendLog2: 8, RecvLog2: 8, Options: datasheet.EndpointEager}
 	refused(t, n, "no device memory", datasheet.OpCreateEndpoint, body, datasheet.ResultNotSupported)
-	n.withSRAM(sramFrom + 2*4096) // one ring of 4 KiB and its status, not two
+	n.mapSRAM(sramFrom+2*4096, sramFrom) // one ring of 4 KiB and its status, not two
 	free := n.e.FreeSRAM()
 	before := n.e.Counter(datasheet.CounterEagerRefused)
 	refused(t, n, "no room for the receive ring", datasheet.OpCreateEndpoint, body, datasheet.ResultResource)

@@ -333,7 +333,7 @@ func (c *connectionFuzz) carried(number uint32, data []byte) bool {
 
 // end ends the connection, and looks at what is left.
 func (c *connectionFuzz) end() {
-	if n := c.x.counts(); n.RecvCompleted != c.done[1] || n.SendCompleted != c.done[0] {
+	if n := c.x.p.query(); n.RecvCompleted != c.done[1] || n.SendCompleted != c.done[0] {
 		c.t.Fatalf("the NIC has completed %d sends and %d receives, and reported %d and %d", n.SendCompleted, n.RecvCompleted, c.done[0], c.done[1])
 	}
 	for _, v := range []*vi{c.x.p, c.x.v} {

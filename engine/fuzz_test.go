@@ -47,7 +47,7 @@ func FuzzDescriptors(f *testing.F) {
 			w.a.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellSend, v.send.producer)
 		}
 		w.settle()
-		q := datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
+		q := v.query()
 		if q.SendCompleted != v.send.producer || q.RecvCompleted != v.recv.producer {
 			t.Fatalf("a descriptor is stuck: %+v", *q)
 		}

@@ -94,9 +94,22 @@ func deregister(n *node, handle uint32) {
 	do(n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle})
 }
 
+// query is what the NIC says of a VI.
+func (v *vi) query() *datasheet.EndpointReply {
+	v.n.w.t.Helper()
+	return datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
+}
+
 func (v *vi) state() datasheet.State {
 	v.n.w.t.Helper()
-	return datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id})).State
+	return v.query().State
+}
+
+// mapSRAM gives a node device memory, which begins at from for the NIC.
+func (n *node) mapSRAM(size int, from uint32) []byte {
+	n.sram = alignedBytes(size)
+	must.OK(n.w.t, n.e.MapSRAM(n.sram, from))
+	return n.sram
 }
 
 // breakBus makes the node's bus give memory in pieces of 64 bytes and refuse

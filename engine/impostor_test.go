@@ -63,11 +63,6 @@ func (x *impostor) arrive(b []byte) {
 	}
 }
 
-// counts are what p's NIC says of p.
-func (x *impostor) counts() datasheet.EndpointReply {
-	return *datasheet.Reply[datasheet.EndpointReply](do(x.p.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: x.p.id}))
-}
-
 // mustServe checks that p can be disconnected and destroyed, which flushes what was
 // posted, and that another connection of the NIC works.
 func (x *impostor) mustServe(t testing.TB) {
@@ -78,7 +73,7 @@ func (x *impostor) mustServe(t testing.TB) {
 	for i, d := range x.p.recv.posted {
 		should.Be(t, d.Status().Done(), true, "receive %d is not completed", i)
 	}
-	should.Be(t, x.counts().RecvCompleted, x.p.recv.producer, "receives completed")
+	should.Be(t, x.p.query().RecvCompleted, x.p.recv.producer, "receives completed")
 	do(x.p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: x.p.id})
 	x.w.mustServe(5)
 }

@@ -36,10 +36,7 @@ func newRingWorld(t testing.TB, options ...option) *world {
 	t.Helper()
 	w := newWorld(t, options...)
 	for _, n := range []*node{w.a, w.b} {
-		n.sram = alignedBytes(sramSize)
-		if err := n.e.MapSRAM(n.sram, sramFrom); err != nil {
-			panic(err)
-		}
+		n.mapSRAM(sramSize, sramFrom)
 	}
 	return w
 }

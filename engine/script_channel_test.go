@@ -17,7 +17,7 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 // channelSRAM is device memory of a node for channels.
 func (p *play) channelSRAM(n *node) []byte {
 	if n.sram == nil {
-		n.sram = sramOf(n, 64)
+		n.sram = n.mapSRAM(64*datasheet.PageSize, 0)
 	}
 	return n.sram
 }

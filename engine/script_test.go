@@ -190,9 +190,9 @@ func (p *play) until(a *arguments) string {
 		n := p.node(rest[0])
 		done = func() bool { return len(n.events) > p.events[n] }
 	case "state":
-		done = func() bool { return state(p.ends[rest[0]]).String() == strings.Join(rest[1:], " ") }
+		done = func() bool { return p.ends[rest[0]].state().String() == strings.Join(rest[1:], " ") }
 	case "left":
-		done = func() bool { return state(p.ends[rest[0]]) != datasheet.StateConnected }
+		done = func() bool { return p.ends[rest[0]].state() != datasheet.StateConnected }
 	case "counter":
 		n, c := p.node(rest[0]), p.counterNamed(rest[1])
 		least := uint64(1)
@@ -351,7 +351,7 @@ func (p *play) stateOf(v *vi) string {
 // query says what a NIC knows of an endpoint's queues.
 func (p *play) query(a *arguments) string {
 	v := p.endpoint(a.Words[0])
-	q := datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
+	q := v.query()
 	return fmt.Sprintf("%s: %v, %d of %d sends and %d of %d receives completed", a.Words[0], q.State,
 		q.SendCompleted, q.SendProducer, q.RecvCompleted, q.RecvProducer)
 }

@@ -17,10 +17,7 @@ func (p *play) world(a *arguments) string {
 	p.w = newWorld(p.t, p.options(a.Words, a.Changes...)...)
 	if a.Flag("sram") {
 		for _, n := range p.nodes(nil) {
-			n.sram = alignedBytes(sramSize)
-			if err := n.e.MapSRAM(n.sram, sramFrom); err != nil {
-				panic(err)
-			}
+			n.mapSRAM(sramSize, sramFrom)
 		}
 	}
 	if a.Flag("calls") {

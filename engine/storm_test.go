@@ -302,13 +302,8 @@ func (s *storm) end() {
 	}
 	do(first.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: first.id})
 	s.loss = lost
-	s.w.run("the other end's notice", func() bool { return state(second.vi) == datasheet.StateError })
+	s.w.run("the other end's notice", func() bool { return second.vi.state() == datasheet.StateError })
 	do(second.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: second.id})
-}
-
-func state(v *vi) datasheet.State {
-	r := do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id})
-	return datasheet.Reply[datasheet.EndpointReply](r).State
 }
 
 // reset resets one of the NICs in the middle of a connection and makes its
@@ -330,7 +325,7 @@ func (s *storm) reset() {
 	if s.meddlers != nil {
 		s.meddlers[gone].forget()
 	}
-	s.w.run("the notice of a reset", func() bool { return state(left.vi) == datasheet.StateError })
+	s.w.run("the notice of a reset", func() bool { return left.vi.state() == datasheet.StateError })
 	do(left.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: left.id})
 	s.take(left)
 	if int(left.sent.done) != len(left.sent.posted) || int(left.recv.done) != len(left.recv.posted) {

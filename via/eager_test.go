@@ -101,9 +101,7 @@ func TestEagerTokens(t *testing.T) {
 			}
 		}
 	}
-	if _, err := plain.CreateVI(ctx, via.VIAttributes{EagerTokens: true, Frames: via.StationFrames}, nil, nil); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("eager tokens of raw frames: %v", err)
-	}
+	should.Refuse(plain.CreateVI(ctx, via.VIAttributes{EagerTokens: true, Frames: via.StationFrames}, nil, nil))(t, via.ErrInvalidParameter, "of raw frames")
 }
 
 // TestEagerReady: an application reads the front of a message that has not ended.

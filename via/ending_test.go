@@ -45,15 +45,11 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 					defer cancel()
 					done <- sendAll(ctx, t, x, n, size)
 				}()
-				for i := range n {
-					if _, err := y.VI.RecvWait(conform.Context(t)); err != nil {
-						t.Fatalf("message %d: %v", i, err)
-					}
+				for range n {
+					must.Get(y.VI.RecvWait(conform.Context(t)))(t)
 				}
 				should.OK(t, b.Close())
-				if err := <-done; err != nil {
-					t.Errorf("%d messages: %v", n, err)
-				}
+				should.OK(t, <-done)
 			}
 		})
 	}

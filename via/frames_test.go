@@ -46,9 +46,7 @@ func takeFrame(t testing.TB, p *conform.World, e *conform.End, size int) []byte 
 	t.Helper()
 	d := p.MustTake(e.VI.RecvDone)
 	i := slices.Index(e.Recv, d)
-	if want := max(size, 60); int(d.Length()) != want {
-		t.Fatalf("%d bytes, want %d", d.Length(), want)
-	}
+	must.Be(t, int(d.Length()), max(size, 60), "bytes")
 	const slot = 1514
 	frame := bytes.Clone(e.Memory.Bytes()[(len(e.Recv)+i)*slot:][:size])
 	d.Rearm()

@@ -206,9 +206,7 @@ func TestDialFails(t *testing.T) {
 				refused := make(chan error, 16)
 				l := listen(t, b, via.ListenOptions{Conn: c.serve, Refused: func(_ via.Remote, err error) { refused <- err }})
 				defer func() {
-					if err := <-refused; err.Error() != "not you" {
-						t.Errorf("refused: %v", err)
-					}
+					should.Be(t, (<-refused).Error(), "not you")
 					should.OK(t, l.Close())
 				}()
 			}
@@ -225,13 +223,9 @@ func TestDialInterrupted(t *testing.T) {
 	a, _ := conform.OnMemory(t, "", via.Options{})
 	ctx, cancel := context.WithCancel(conform.Context(t))
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}.String(), via.ConnOptions{}); !errors.Is(err, via.ErrCanceled) {
-		t.Errorf("got %v", err)
-	}
+	should.Refuse(via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}.String(), via.ConnOptions{}))(t, via.ErrCanceled)
 	// Nothing is left behind: all VIs can still be made.
 	for i := range 3 {
-		if _, err := via.Dial(conform.Context(t), a, via.Address{}.String(), via.ConnOptions{MaxMessage: 1<<30 + 1}); !errors.Is(err, via.ErrInvalidMTU) {
-			t.Errorf("%d: %v", i, err)
-		}
+		should.Refuse(via.Dial(conform.Context(t), a, via.Address{}.String(), via.ConnOptions{MaxMessage: 1<<30 + 1}))(t, via.ErrInvalidMTU, "%d", i)
 	}
 }

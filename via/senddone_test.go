@@ -33,9 +33,7 @@ func TestSendDoneFindsEach(t *testing.T) {
 		if err != nil {
 			t.Fatalf("message %d: %v", i, err)
 		}
-		if _, err := x.VI.SendDone(); err != nil {
-			t.Fatalf("send %d: %v", i, err)
-		}
+		must.Get(x.VI.SendDone())(t)
 		s.Rearm()
 		r.Rearm()
 	}
