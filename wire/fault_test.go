@@ -97,9 +97,8 @@ func TestFaultExtremes(t *testing.T) {
 	for i, n := range numbers(got) {
 		must.Be(t, n, uint32(i/2), "frame %d is number", i)
 	}
-	if len(got) != 200 || counts.Duplicated != 100 {
-		t.Errorf("%d frames arrived, counts %+v", len(got), counts)
-	}
+	should.Be(t, len(got), 200, "frames arrived")
+	should.Be(t, counts.Duplicated, 100, "counted")
 }
 
 func TestFaultReorder(t *testing.T) {
@@ -121,9 +120,8 @@ func TestFaultReorder(t *testing.T) {
 
 func TestFaultCorruptIsNoticed(t *testing.T) {
 	got, counts := passed(t, wire.FaultOptions{Corrupt: 1, Seed: 5}, 500)
-	if len(got) != 500 || counts.Corrupted != 500 {
-		t.Fatalf("%d frames arrived, counts %+v", len(got), counts)
-	}
+	must.Be(t, len(got), 500, "frames arrived")
+	must.Be(t, counts.Corrupted, 500, "counted")
 	for i, f := range got {
 		sent := make([]byte, len(f))
 		binary.LittleEndian.PutUint32(sent, uint32(i))

@@ -38,9 +38,8 @@ func TestMemoryOptions(t *testing.T) {
 			if err != nil || lerr != nil {
 				t.Fatal(err, lerr)
 			}
-			if a.MTU() != tt.mtu || l.MTU() != tt.mtu {
-				t.Errorf("MTU %d and %d, want %d", a.MTU(), l.MTU(), tt.mtu)
-			}
+			should.Be(t, a.MTU(), tt.mtu, "MTU")
+			should.Be(t, l.MTU(), tt.mtu, "MTU")
 			// A frame of each size can always be sent through an idle wire.
 			for range 100 {
 				must.Be(t, !send(l, make([]byte, tt.mtu)) || len(receive(l)) != tt.mtu, false, "the largest frame does not pass")

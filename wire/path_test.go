@@ -185,9 +185,8 @@ func TestSwitchSenderDies(t *testing.T) {
 		wantArrived(t, p[2], 300, true)
 		p[2].Release()
 		should.Same(t, carry(p[1], p[2], f), f, "%s: the path is not free", name)
-		if s := p[2].Stats(); s.Broken != 1 || s.Stalled != 0 {
-			t.Errorf("%s: %+v", name, s)
-		}
+		should.Be(t, p[2].Stats().Broken, 1, "%s: broken", name)
+		should.Be(t, p[2].Stats().Stalled, 0, "%s: stalled", name)
 	}
 }
 

@@ -210,9 +210,8 @@ func TestUDPKeyIsNotTakenOver(t *testing.T) {
 	f := frameOf(stationMAC(2), stationMAC(1), 5)
 	should.Same(t, carry(a, b, f), f, "a frame does not arrive")
 	should.Be(t, thief.next(20*time.Millisecond) != nil, false, "something went to the thief")
-	if c := b.Stats().Sealed; c.Plain != 20 || c.Stale != 20 {
-		t.Errorf("counts %+v", c)
-	}
+	should.Be(t, b.Stats().Sealed.Plain, 20, "plain")
+	should.Be(t, b.Stats().Sealed.Stale, 20, "stale")
 }
 
 // TestUDPKeyRenewal has keys renewed under traffic, which loses none of it.

@@ -141,9 +141,8 @@ func TestTransferWakes(t *testing.T) {
 		theirs.SetWake(nil)
 		ours.SetWake(nil)
 	}
-	if s := theirs.Stats(); s.Violations != 0 || s.Sessions != 1 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, theirs.Stats().Violations, 0, "violations")
+	should.Be(t, theirs.Stats().Sessions, 1, "sessions")
 	closePort(t, ours)
 }
 

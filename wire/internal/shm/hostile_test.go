@@ -211,9 +211,8 @@ func TestWritesAfterItsEnd(t *testing.T) {
 	if n == 0 || n > r.ring/256 {
 		t.Errorf("%d frames were taken after the end, there is room for %d", n, r.ring/256)
 	}
-	if s := p.Stats(); s.Violations != 0 || s.Sessions != 1 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, p.Stats().Violations, 0, "violations")
+	should.Be(t, p.Stats().Sessions, 1, "sessions")
 }
 
 // TestFrameNumbersWrap: numbers have 24 bits. The peer is one lap ahead of them.

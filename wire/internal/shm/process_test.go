@@ -102,9 +102,8 @@ func TestKilledPeer(t *testing.T) {
 			p.Release()
 		}
 		should.Fail(t, p.Err(), wire.ErrGone, "the link went down because")
-		if s := p.Stats(); s.Sessions != uint64(i)+1 || s.Violations != 0 {
-			t.Errorf("%+v", s)
-		}
+		should.Be(t, p.Stats().Sessions, uint64(i)+1, "sessions")
+		should.Be(t, p.Stats().Violations, 0, "violations")
 	}
 }
 

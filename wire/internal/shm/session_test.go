@@ -78,9 +78,8 @@ func TestPeerComesAndGoes(t *testing.T) {
 				defer mu.Unlock()
 				return len(seen) == 2*times
 			})
-			if s := stays.Stats(); s.Sessions != times || s.Violations != 0 {
-				t.Errorf("%+v", s)
-			}
+			should.Be(t, stays.Stats().Sessions, times, "sessions")
+			should.Be(t, stays.Stats().Violations, 0, "violations")
 		})
 	}
 }

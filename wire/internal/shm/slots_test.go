@@ -217,7 +217,6 @@ func TestShortFramesOfOneThatLeft(t *testing.T) {
 	again.putShort(0, 0, []byte("good"), 4, 0, 5)
 	next("good") // and the third is lost
 	p.Pass(true)
-	if s := p.Stats(); s.Violations != 0 || s.Sessions != 2 {
-		t.Errorf("%+v", s)
-	}
+	should.Be(t, p.Stats().Violations, 0, "violations")
+	should.Be(t, p.Stats().Sessions, 2, "sessions")
 }

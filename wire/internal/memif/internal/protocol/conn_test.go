@@ -23,9 +23,7 @@ func connect(t *testing.T, socket string) (server, client *protocol.Conn) {
 	t.Cleanup(func() {
 		should.OK(t, l.Close())
 	})
-	if _, err := l.Accept(); !errors.Is(err, protocol.ErrAgain) {
-		t.Fatalf("Accept without a client: %v", err)
-	}
+	should.Refuse(l.Accept())(t, protocol.ErrAgain, "Accept without a client")
 	client = must.Get(protocol.Dial(socket))(t)
 	server = must.Get(l.Accept())(t)
 	t.Cleanup(server.Close)
