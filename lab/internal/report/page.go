@@ -56,40 +56,33 @@ func Page(ctx context.Context, o PageOptions) ([]byte, error) {
 
 func platform(ctx context.Context, p *profile.Profile, progress func() error) (plot.Section, error) {
 	s := plot.Section{Title: p.Name, Text: describe(p)}
-	type picture struct {
-		caption string
-		draw    func() ([]byte, error)
-	}
-	var pictures []picture
-	for _, policy := range flowPolicies {
-		pictures = append(pictures, picture{"Six payloads of 8 KiB under policy " + policy + ".", func() ([]byte, error) {
-			return Case{Profile: p, Policy: policy, Payload: pagePayload, Count: 6, Warmup: -1}.Flow(ctx)
-		}})
-	}
-	pictures = append(pictures,
-		picture{"Latency of 8 KiB against the threshold of either side and of both.", func() ([]byte, error) { return Case{Profile: p, Payload: pagePayload}.Thresholds(ctx) }},
-		picture{"Latency against payload.", func() ([]byte, error) { return Curves{p, Compared, latencyPayloads}.Latencies(ctx) }},
-		picture{"Bandwidth of streams against payload, with what the bus alone would carry.", func() ([]byte, error) { return Curves{p, Compared, bandwidthPayloads}.Bandwidths(ctx) }},
-		picture{"What each engine moves while an AMP stream of 8 KiB payloads starts and settles.", func() ([]byte, error) {
-			c := Case{Profile: p, Policy: "amp", Payload: pagePayload, Count: 20, Warmup: -1}
-			lone, err := c.Measure(ctx)
-			if err != nil {
-				return nil, err
-			}
-			c.Window = lone.Latency / 2
-			return c.Rates(ctx)
-		}})
-	for _, pic := range pictures {
-		svg, err := pic.draw()
+	var err error
+	draw := func(caption string, picture func(context.Context) ([]byte, error)) {
 		if err != nil {
-			return plot.Section{}, err
+			return
 		}
-		s.Pictures = append(s.Pictures, plot.Picture{Caption: pic.caption, SVG: svg})
-		if err := progress(); err != nil {
-			return plot.Section{}, err
+		var svg []byte
+		if svg, err = picture(ctx); err == nil {
+			s.Pictures = append(s.Pictures, plot.Picture{Caption: caption, SVG: svg})
+			err = progress()
 		}
 	}
-	return s, nil
+	for _, policy := range flowPolicies {
+		draw("Six payloads of 8 KiB under policy "+policy+".", Case{Profile: p, Policy: policy, Payload: pagePayload, Count: 6, Warmup: -1}.Flow)
+	}
+	draw("Latency of 8 KiB against the threshold of either side and of both.", Case{Profile: p, Payload: pagePayload}.Thresholds)
+	draw("Latency against payload.", Curves{p, Compared, latencyPayloads}.Latencies)
+	draw("Bandwidth of streams against payload, with what the bus alone would carry.", Curves{p, Compared, bandwidthPayloads}.Bandwidths)
+	draw("What each engine moves while an AMP stream of 8 KiB payloads starts and settles.", func(ctx context.Context) ([]byte, error) {
+		c := Case{Profile: p, Policy: "amp", Payload: pagePayload, Count: 20, Warmup: -1}
+		lone, err := c.Measure(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.Window = lone.Latency / 2
+		return c.Rates(ctx)
+	})
+	return s, err
 }
 
 func describe(p *profile.Profile) string {
