@@ -285,9 +285,7 @@ func TestShareAndEmulated(t *testing.T) {
 		resourceapi.DeviceRequestAllocationResult{Request: "em-2", Device: "emulated-1"})
 	ids = must.Get(r.prepare("c2", uid))(t)
 	e := r.edits(ids)
-	if !slices.Equal(e.Env, []string{"TRAPEZE_DEVICE_S=agent:port0?memory=268435456&vis=64", "TRAPEZE_DEVICE_EM_2=emu:?wire=udp://0.0.0.0:0"}) {
-		t.Errorf("%q", e.Env)
-	}
+	should.Same(t, e.Env, []string{"TRAPEZE_DEVICE_S=agent:port0?memory=268435456&vis=64", "TRAPEZE_DEVICE_EM_2=emu:?wire=udp://0.0.0.0:0"})
 	should.Hold(t, len(e.Mounts) == 1 && e.Mounts[0].HostPath == "/run/trapeze" && len(e.DeviceNodes) == 0, "%+v", e)
 }
 
