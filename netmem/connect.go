@@ -44,15 +44,15 @@ func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address
 
 // number gives the links the numbers that they have in configurations: the order of their names.
 func (p *pool) number(names []string) {
-	sorted := slices.Sorted(slices.Values(names))
+	p.names = slices.Sorted(slices.Values(names))
 	digest := fnv.New64a()
-	for _, name := range sorted {
+	for _, name := range p.names {
 		digest.Write([]byte(name)) // it never fails
 		digest.Write([]byte{0, byte(p.options.Copies)})
 	}
 	p.members = digest.Sum64()
 	for _, k := range p.links {
-		k.number = slices.Index(sorted, k.name())
+		k.number = slices.Index(p.names, k.name())
 	}
 }
 

@@ -18,12 +18,11 @@ func idleHost(q protocol.Request) ([]byte, int) {
 	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation}
 	switch q.Operation {
 	case protocol.Describe:
-		d := protocol.Description{Span: coopPage, Capacity: 1000 * coopPage, Page: coopPage}
-		d.Encode(b)
+		protocol.PutBody(b, &protocol.Description{Span: coopPage, Capacity: 1000 * coopPage, Page: coopPage})
 	case protocol.Ages:
 		s := protocol.Summary{}
 		s.Frames[protocol.AgeBuckets-1] = 1000
-		s.Encode(b)
+		protocol.PutBody(b, &s)
 	case protocol.Get:
 		r.Length, r.Version, r.Client = q.Length, q.Expected, q.Client
 	}

@@ -262,7 +262,7 @@ func (s *coopSchedule) tamper(n *coopClient, k *modelCall, b, payload []byte) ([
 	case q.Operation == protocol.Ages && n.liar == "ages":
 		sum := protocol.Summary{}
 		sum.Frames[protocol.AgeBuckets-1] = 1 << 20
-		sum.Encode(b)
+		protocol.PutBody(b, &sum)
 	case q.Operation == protocol.Get && r.Result == protocol.OK && n.liar == "bytes":
 		with := append([]byte(nil), payload...)
 		with[len(with)/2] ^= 1

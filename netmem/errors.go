@@ -52,10 +52,10 @@ var (
 // above.
 type Error = via.Error
 
-// asError makes an *Error of err, which may be one already.
+// asError makes an *Error of err, which may be one already, or nil.
 func asError(op string, err error) error {
-	if e, ok := err.(*Error); ok {
-		return e
+	if _, ok := err.(*Error); ok || err == nil {
+		return err
 	}
 	return &Error{Op: op, Err: err}
 }

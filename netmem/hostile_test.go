@@ -35,8 +35,7 @@ func honest(q protocol.Request) ([]byte, int) {
 		record, _, _ = q.Record()
 	}
 	if q.Operation == protocol.Describe || q.Operation == protocol.Adopt {
-		d := protocol.Description{Record: record, Span: 1 << 20, Capacity: 1 << 20, Page: fakePage}
-		d.Encode(b)
+		protocol.PutBody(b, &protocol.Description{Record: record, Span: 1 << 20, Capacity: 1 << 20, Page: fakePage})
 	}
 	if q.Operation == protocol.Fetch {
 		r.Length = q.Length

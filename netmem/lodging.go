@@ -30,7 +30,7 @@ func (l *lodging) carryOut(x *session, room int, request *protocol.Request, r *p
 	case protocol.Ages:
 		l.client.mu.Lock()
 		defer l.client.mu.Unlock()
-		l.summary.Encode(x.buffer[:])
+		protocol.PutBody(x.buffer[:], &l.summary)
 		return protocol.SummarySize, nil
 	default:
 		r.Result = protocol.BadOperation

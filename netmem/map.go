@@ -94,20 +94,17 @@ func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
 	if m.pager, err = startProcess(o, &m.memory); err != nil {
 		return nil, err
 	}
-	// Each message has its own deadline, as ctx need not have one; a source may take longer
-	// to open than to answer.
-	opened, err := m.pager.ask(ctx, pager.Message{Kind: pager.KindOpen, Version: pager.LinkVersion, Local: o.Local, Ahead: o.Ahead, Deadline: o.Deadline}, pager.KindOpened)
+	m.watchers.Go(m.listen)
+	opened, err := m.request(ctx, pager.Message{Kind: pager.KindOpen, Version: pager.LinkVersion, Local: o.Local, Ahead: o.Ahead, Deadline: o.Deadline})
 	if err != nil {
 		return nil, fmt.Errorf("start the pager: %w", err)
 	}
 	if err := m.reserve(opened.Size, opened.PageSize); err != nil {
 		return nil, err
 	}
-	if _, err = m.pager.ask(ctx, pager.Message{Kind: pager.KindMap, Base: m.memory.Base}, pager.KindReady); err != nil {
+	if _, err = m.request(ctx, pager.Message{Kind: pager.KindMap, Base: m.memory.Base}); err != nil {
 		return nil, fmt.Errorf("give the memory to the pager: %w", err)
 	}
-	m.watchers.Add(1)
-	go m.listen()
 	return m, nil
 }
 
@@ -120,7 +117,6 @@ func (m *Mapping) reserve(size int64, page int) error {
 	if err != nil {
 		return &Error{Op: "make a file in memory", Err: os.NewSyscallError("ftruncate", err), Hint: "ulimit -f unlimited"}
 	}
-	m.memory.Size = uint64(size)
 	m.bytes, err = unix.Mmap(m.memory.File, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return &Error{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}
@@ -137,7 +133,10 @@ func (m *Mapping) reserve(size int64, page int) error {
 	if err := unix.Madvise(m.bytes, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
 		return os.NewSyscallError("madvise", err)
 	}
-	m.memory.Base, m.page = userfault.Address(m.bytes), page
+	m.mu.Lock() // the pager may end it by now
+	m.memory.Base, m.memory.Size = userfault.Address(m.bytes), uint64(size)
+	m.mu.Unlock()
+	m.page = page
 	if err := m.memory.Object.Register(m.bytes); err != nil {
 		return err
 	}

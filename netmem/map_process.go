@@ -1,11 +1,9 @@
 package netmem
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -32,15 +30,7 @@ func startProcess(o MapOptions, m *pager.Memory) (*mapProcess, error) {
 	defer theirs.Close()
 	p := &mapProcess{cmd: exec.Command(o.Command[0], o.Command[1:]...), link: link, exited: make(chan struct{})}
 	p.cmd.Stderr = o.Stderr
-	file, err := pager.Duplicate(m.File)
-	if err != nil {
-		return nil, errors.Join(err, link.Close())
-	}
-	defer file.Close()
-	p.cmd.ExtraFiles = []*os.File{theirs, m.Object.File(), file} // in the order of the pager's descriptors
-	// Ctrl-C is for the application, which may still have something to write back.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
+	if err := pager.Start(p.cmd, int(theirs.Fd()), int(m.Object.File().Fd()), m.File); err != nil { // in the order of the pager's descriptors
 		link.Close()
 		return nil, fmt.Errorf("start %q: %w", o.Command[0], err)
 	}
@@ -49,27 +39,6 @@ func startProcess(o MapOptions, m *pager.Memory) (*mapProcess, error) {
 		close(p.exited)
 	}()
 	return p, nil
-}
-
-// ask sends a message, and waits for one of a kind.
-func (p *mapProcess) ask(ctx context.Context, m pager.Message, kind pager.Kind) (pager.Message, error) {
-	if err := p.link.Send(m, time.Now().Add(processTimeout)); err != nil {
-		return pager.Message{}, p.lost(err)
-	}
-	// The mapping fails then, and the link is not needed any more.
-	defer context.AfterFunc(ctx, func() { p.link.Close() })()
-	answer, err := p.link.Receive(time.Time{})
-	switch {
-	case ctx.Err() != nil:
-		return pager.Message{}, context.Cause(ctx)
-	case err != nil:
-		return pager.Message{}, p.lost(err)
-	case answer.Kind == pager.KindFailed:
-		return pager.Message{}, answer.Failure
-	case answer.Kind != kind:
-		return pager.Message{}, fmt.Errorf("%w: %q instead of %q", pager.ErrLink, answer.Kind, kind)
-	}
-	return answer, nil
 }
 
 // lost is why there is nothing to be read from the process's link, or written to it.

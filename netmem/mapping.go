@@ -57,7 +57,7 @@ func (m *Mapping) Done() <-chan struct{} { return m.done }
 func (m *Mapping) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.err
+	return asError("use mapped memory", m.err)
 }
 
 // Do calls f, which touches the memory, and returns Err instead of letting the program end if
@@ -87,23 +87,24 @@ func (m *Mapping) Do(f func()) error {
 // Sync writes back what was written to the memory before, and returns when the source has it.
 // It fails with ctx's cause, or with Err.
 func (m *Mapping) Sync(ctx context.Context) error {
-	_, err := m.request(ctx, pager.KindSync)
-	return err
+	_, err := m.request(ctx, pager.Message{Kind: pager.KindSync})
+	return asError("sync", err)
 }
 
 // Stats are counters of the pager.
 func (m *Mapping) Stats(ctx context.Context) (MapStats, error) {
-	answer, err := m.request(ctx, pager.KindStats)
-	if err != nil {
-		return MapStats{}, err
+	answer, err := m.request(ctx, pager.Message{Kind: pager.KindStats})
+	if err == nil && answer.Stats == nil {
+		err = pager.ErrLink
 	}
-	if answer.Stats == nil {
-		return MapStats{}, asError("count", pager.ErrLink)
+	if err != nil {
+		return MapStats{}, asError("count", err)
 	}
 	return *answer.Stats, nil
 }
 
-func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, error) {
+// request asks the pager for something, and returns its answer. It fails with why the mapping has ended, if it has.
+func (m *Mapping) request(ctx context.Context, q pager.Message) (pager.Message, error) {
 	answer := make(chan pager.Message, 1)
 	m.mu.Lock()
 	if m.err != nil {
@@ -111,27 +112,27 @@ func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, 
 		return pager.Message{}, m.err
 	}
 	m.last++
-	id := m.last
-	m.requests[id] = answer
+	q.ID = m.last
+	m.requests[q.ID] = answer
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.requests, id)
+		delete(m.requests, q.ID)
 	}()
-	if err := m.pager.link.Send(pager.Message{Kind: kind, ID: id}, time.Now().Add(processTimeout)); err != nil {
-		err = m.pager.lost(err)
-		m.end(err)
-		return pager.Message{}, m.Err()
+	if err := m.pager.link.Send(q, time.Now().Add(processTimeout)); err != nil {
+		m.end(m.pager.lost(err))
 	}
 	select {
 	case a := <-answer:
 		if a.Failure != nil {
-			return a, asError(string(kind), a.Failure)
+			return a, a.Failure
 		}
 		return a, nil
 	case <-m.done:
-		return pager.Message{}, m.Err()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return pager.Message{}, m.err
 	case <-ctx.Done():
 		return pager.Message{}, context.Cause(ctx)
 	}
@@ -139,7 +140,6 @@ func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, 
 
 // listen takes what the pager says, until it says no more.
 func (m *Mapping) listen() {
-	defer m.watchers.Done()
 	for {
 		a, err := m.pager.link.Receive(time.Time{})
 		switch {
@@ -175,23 +175,23 @@ func (m *Mapping) end(reason error) {
 	if m.err != nil {
 		return
 	}
-	m.err = asError("use mapped memory", reason)
+	m.err = reason
 	if err := m.memory.End(); err != nil {
 		m.err = errors.Join(m.err, err)
 	}
 	close(m.done)
-	m.watchers.Add(1)
-	go func() {
-		defer m.watchers.Done()
+	m.watchers.Go(func() {
 		for range wakeCount {
 			select {
 			case <-m.stop:
 				return
 			case <-time.After(wakes):
 			}
+			m.mu.Lock()
 			_ = m.memory.End() // what can fail has been told
+			m.mu.Unlock()
 		}
-	}()
+	})
 }
 
 // Close writes back what was written, unmaps the memory and ends the processes. It fails, with

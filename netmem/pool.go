@@ -25,7 +25,8 @@ type pool struct {
 	pages     uint64 // that are lent
 	alone     bool   // no server holds copies for another
 	readOnly  bool
-	members   uint64 // Record.Members
+	names     []string // of the servers, by their numbers
+	members   uint64   // Record.Members
 	client    uint64
 	newest    atomic.Uint64 // version that a write built on nothing was refused for
 	view      atomic.Pointer[view]

@@ -177,7 +177,7 @@ func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Repl
 		x.move(request, r)
 	case protocol.Direct:
 		if w := s.storage.window(); w != nil {
-			w.Encode(x.buffer[:])
+			protocol.PutBody(x.buffer[:], w)
 			return protocol.WindowSize, nil
 		}
 		r.Result = protocol.BadOperation
@@ -191,7 +191,7 @@ func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Repl
 
 func (x *session) stat() int {
 	c := x.server.Stats()
-	c.Encode(x.buffer[:])
+	protocol.PutBody(x.buffer[:], &c)
 	return protocol.StatSize
 }
 
@@ -200,7 +200,7 @@ func (x *session) describe() int {
 	d := protocol.Description{
 		Record: x.server.membership.Load().Record, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly,
 	}
-	d.Encode(x.buffer[:])
+	protocol.PutBody(x.buffer[:], &d)
 	return protocol.DescribeSize
 }
 
@@ -263,7 +263,7 @@ func (x *session) find(room int, request *protocol.Request, r *protocol.Reply) (
 		l = s.storage.fetch(request, r)
 		s.directory.note(request.Page, r.Stamp, l.frame.Bytes(), x.host)
 	}
-	found.Encode(x.buffer[:])
+	protocol.PutBody(x.buffer[:], &found)
 	return l
 }
 

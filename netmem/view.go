@@ -95,10 +95,9 @@ func (p *pool) get(ctx context.Context) (c placement.Configuration, revision int
 	if err != nil {
 		return c, 0, fmt.Errorf("%w: %w", ErrNoStore, err)
 	}
-	for i, s := range c.Servers {
-		if len(c.Servers) != len(p.links) || c.Copies != p.options.Copies || !slices.ContainsFunc(p.links, func(k *link) bool { return k.number == i && k.name() == s.Name }) {
-			return c, 0, &Error{Op: "use the pool", Err: ErrOtherPool, Hint: "all clients of a store name the same servers and copies"}
-		}
+	named := func(s placement.Server, name string) bool { return s.Name == name }
+	if revision != 0 && (c.Copies != p.options.Copies || !slices.EqualFunc(c.Servers, p.names, named)) {
+		return c, 0, &Error{Op: "use the pool", Err: ErrOtherPool, Hint: "all clients of a store name the same servers and copies"}
 	}
 	return c, revision, nil
 }

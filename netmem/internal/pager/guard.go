@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,20 +39,7 @@ func startGuard(m *Memory, deadline time.Duration) (guard *exec.Cmd, life *os.Fi
 	guard = exec.Command("/proc/self/exe", os.Args[1:]...)
 	guard.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %d", guardVariable, m.Base, m.Size, deadline))
 	guard.Stderr = os.Stderr
-	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	for _, fd := range []int{linkFD, objectFD, fileFD} {
-		file, e := Duplicate(fd)
-		if e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		defer file.Close()
-		guard.ExtraFiles = append(guard.ExtraFiles, file)
-	}
-	guard.ExtraFiles = append(guard.ExtraFiles, theirs)
-	if err == nil {
-		err = guard.Start()
-	}
+	err = Start(guard, linkFD, objectFD, fileFD, int(theirs.Fd()))
 	theirs.Close()
 	// To start a process makes its descriptors block, and these are duplicates.
 	err = errors.Join(err, unix.SetNonblock(linkFD, true), unix.SetNonblock(objectFD, true))

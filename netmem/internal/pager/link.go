@@ -16,7 +16,7 @@ import (
 
 // LinkVersion is that of the messages below. Mapper and pager may be programs that were built at
 // different times.
-const LinkVersion = 3
+const LinkVersion = 4
 
 // Descriptors that the pager's process is started with, and the guard's.
 const (
@@ -41,13 +41,11 @@ type Kind string
 
 // Kinds of messages, each with the fields that it has.
 const (
-	KindOpen   Kind = "open"   // to the pager: Version, Local, Ahead, Deadline
-	KindOpened Kind = "opened" // from it: Size, PageSize
-	KindMap    Kind = "map"    // to it: Base
-	KindReady  Kind = "ready"  // from it
-	KindSync   Kind = "sync"   // to it: ID
-	KindStats  Kind = "stats"  // to it: ID
-	KindDone   Kind = "done"   // from it: ID, Stats, Failure
+	KindOpen   Kind = "open"   // to the pager: ID, Version, Local, Ahead, Deadline; done has Size and PageSize
+	KindMap    Kind = "map"    // to it: ID, Base
+	KindSync   Kind = "sync"   // to it: ID; done may have a Failure
+	KindStats  Kind = "stats"  // to it: ID; done has Stats
+	KindDone   Kind = "done"   // from it: the ID of what it has done
 	KindFailed Kind = "failed" // from it, or from its guard: Failure
 )
 

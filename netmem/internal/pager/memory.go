@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -41,8 +43,23 @@ func (m *Memory) Close() error {
 	return errors.Join(m.Object.Close(), unix.Close(m.File))
 }
 
-// Duplicate returns a second descriptor of a file, to be passed to another process.
-func Duplicate(fd int) (*os.File, error) {
+// Start starts a process of a mapping, with duplicates of descriptors, from 3 on in their order. Ctrl-C is for the
+// application, which may still have something to write back.
+func Start(process *exec.Cmd, fds ...int) error {
+	for _, fd := range fds {
+		file, err := duplicate(fd)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		process.ExtraFiles = append(process.ExtraFiles, file)
+	}
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return process.Start()
+}
+
+// duplicate returns a second descriptor of a file.
+func duplicate(fd int) (*os.File, error) {
 	second, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)

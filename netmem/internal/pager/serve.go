@@ -22,7 +22,7 @@ func Serve(ctx context.Context, open func(context.Context) (Source, error)) erro
 		return guard(what)
 	}
 	// The number stays with the process, for the guard.
-	file, err := Duplicate(linkFD)
+	file, err := duplicate(linkFD)
 	if err != nil {
 		return fmt.Errorf("%w: descriptor %d: %w", ErrLink, linkFD, err)
 	}
@@ -78,7 +78,7 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 		return err
 	}
 	size := source.Size()
-	if err := s.send(Message{Kind: KindOpened, Size: size, PageSize: source.PageSize()}); err != nil {
+	if err := s.send(Message{Kind: KindDone, ID: m.ID, Size: size, PageSize: source.PageSize()}); err != nil {
 		return err
 	}
 	m, err = s.link.Receive(time.Now().Add(linkTimeout))
@@ -104,7 +104,7 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 		close(guarded)
 	}()
 	go s.listen(ctx, stop)
-	if err := s.send(Message{Kind: KindReady}); err != nil {
+	if err := s.send(Message{Kind: KindDone, ID: m.ID}); err != nil {
 		stop(err)
 	}
 	if err = s.pager.Run(ctx, memory); errors.Is(err, ErrStopped) { // the mapper has closed the link

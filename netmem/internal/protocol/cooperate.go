@@ -55,9 +55,6 @@ type Found struct {
 	_    uint32
 }
 
-// Encode writes it behind a Reply, up to FoundSize bytes of b.
-func (f *Found) Encode(b []byte) { put(b, f) }
-
 // ParseFound reads it. Errors are *FormatError.
 func ParseFound(b []byte) (Found, error) {
 	f, err := get[Found](b, "page that was found")
@@ -77,9 +74,6 @@ type Summary struct {
 	// Frames counts those that may be replaced, by the bucket of their age. Free ones are in the last.
 	Frames [AgeBuckets]uint32
 }
-
-// Encode writes the summary behind a Reply, up to SummarySize bytes of b.
-func (a *Summary) Encode(b []byte) { put(b, a) }
 
 // ParseSummary reads the summary of a host that lends so many frames. Errors are *FormatError.
 func ParseSummary(b []byte, lent uint64) (Summary, error) {

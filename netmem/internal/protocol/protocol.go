@@ -216,8 +216,8 @@ func ParseReply(o Operation, b []byte) (Reply, error) {
 	return r, nil
 }
 
-// put writes a value of fixed size behind a Reply, which b has room for.
-func put(b []byte, v any) { _, _ = binary.Encode(b[ReplySize:], binary.LittleEndian, v) }
+// PutBody writes what follows a Reply, to which v points and for which b has room, behind it.
+func PutBody(b []byte, v any) { _, _ = binary.Encode(b[ReplySize:], binary.LittleEndian, v) }
 
 // get reads a value of fixed size behind a Reply. what names it in the *FormatError of a reply that is too short.
 func get[T any](b []byte, what string) (v T, err error) {
@@ -240,9 +240,6 @@ type Description struct {
 	ReadOnly bool
 	_        [3]byte
 }
-
-// Encode writes the description behind a Reply, up to DescribeSize bytes of b.
-func (d *Description) Encode(b []byte) { put(b, d) }
 
 // Pages that may be lent, and how far addresses may reach.
 const (
@@ -280,9 +277,6 @@ type Counters struct {
 	Capacity uint64 `json:"capacity_bytes" help:"Bytes of pages that can be stored." unit:"bytes" kind:"gauge"`
 	Clients  uint64 `json:"clients" help:"Clients that are connected." unit:"clients" kind:"gauge"`
 }
-
-// Encode writes the counters behind a Reply, up to StatSize bytes of b.
-func (c *Counters) Encode(b []byte) { put(b, c) }
 
 // ParseCounters reads counters. Errors are *FormatError.
 func ParseCounters(b []byte) (Counters, error) { return get[Counters](b, "counters") }

@@ -39,10 +39,10 @@ func TestRoundTrip(t *testing.T) {
 			Capacity: word.Draw(t, "capacity"), ReadOnly: rapid.Bool().Draw(t, "readonly"),
 		}
 		d.Span = uint64(d.Page) * rapid.Uint64Range(1, MaxPages).Draw(t, "span")
-		d.Encode(b)
+		PutBody(b, &d)
 		must.Give(ParseDescription(b[:DescribeSize]))(t, d)
 		c := Counters{word.Draw(t, "c"), 1, 2, 3, 4, 5, 6, word.Draw(t, "clients")}
-		c.Encode(b)
+		PutBody(b, &c)
 		must.Give(ParseCounters(b[:StatSize]))(t, c)
 		must.Give(ParseReply(req.Operation, b[:ReplySize]))(t, rep)
 	})
@@ -89,7 +89,7 @@ func TestCooperateRoundTrip(t *testing.T) {
 		}
 		b := make([]byte, SummarySize)
 		found := Found{Digest: DigestOf(rapid.SliceOf(rapid.Byte()).Draw(t, "page")), Host: int32(host.Draw(t, "host"))}
-		found.Encode(b)
+		PutBody(b, &found)
 		must.Give(ParseFound(b[:FoundSize]))(t, found)
 		s := Summary{Evicted: rapid.Uint64().Draw(t, "evicted")}
 		all := uint64(0)
@@ -97,7 +97,7 @@ func TestCooperateRoundTrip(t *testing.T) {
 			s.Frames[i] = rapid.Uint32().Draw(t, "frames")
 			all += uint64(s.Frames[i])
 		}
-		s.Encode(b)
+		PutBody(b, &s)
 		must.Give(ParseSummary(b, all))(t, s)
 	})
 }
@@ -116,7 +116,7 @@ func TestWindowRoundTrip(t *testing.T) {
 		word := rapid.Uint64()
 		b := make([]byte, WindowSize)
 		w := Window{Handle: rapid.Uint32Min(1).Draw(t, "handle"), Frames: word.Draw(t, "frames"), Table: word.Draw(t, "table")}
-		w.Encode(b)
+		PutBody(b, &w)
 		must.Give(ParseWindow(b))(t, w)
 		p := Place{
 			Sequence: rapid.Uint32().Draw(t, "sequence"), Frame: rapid.Uint32().Draw(t, "frame"), Version: word.Draw(t, "version"),
@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 	}
 	describe := func(d Description) error {
 		b := make([]byte, DescribeSize)
-		d.Encode(b)
+		PutBody(b, &d)
 		_, err := ParseDescription(b)
 		return err
 	}
@@ -158,7 +158,7 @@ func TestRefused(t *testing.T) {
 	found := make([]byte, FoundSize)
 	found[FoundSize-8] = MaxHosts
 	summary := make([]byte, SummarySize)
-	(&Summary{Frames: [AgeBuckets]uint32{1 << 31, 1 << 31}}).Encode(summary)
+	PutBody(summary, &Summary{Frames: [AgeBuckets]uint32{1 << 31, 1 << 31}})
 	_, host := ParseFound(found)
 	_, shortFound := ParseFound(found[:FoundSize-1])
 	_, most := ParseSummary(summary, 1<<32-1)
@@ -218,7 +218,7 @@ func TestDocument(t *testing.T) {
 func FuzzReply(f *testing.F) {
 	b := make([]byte, DescribeSize)
 	(&Reply{Operation: Describe, Result: VersionConflict, Stamp: Stamp{Version: 3}}).Encode(b)
-	(&Description{Page: 8192, Span: 1 << 30}).Encode(b)
+	PutBody(b, &Description{Page: 8192, Span: 1 << 30})
 	f.Add(byte(Describe), b)
 	f.Add(byte(Fetch), b[:ReplySize])
 	f.Fuzz(func(t *testing.T, o byte, b []byte) {
@@ -237,23 +237,23 @@ func FuzzReply(f *testing.F) {
 // FuzzCooperate: what is accepted is written again as it was, and counts no more than what is lent.
 func FuzzCooperate(f *testing.F) {
 	b := make([]byte, SummarySize)
-	(&Found{Host: 3, Digest: DigestOf([]byte("page"))}).Encode(b)
+	PutBody(b, &Found{Host: 3, Digest: DigestOf([]byte("page"))})
 	f.Add(b[:FoundSize], uint64(0))
-	(&Summary{Evicted: 5, Frames: [AgeBuckets]uint32{1, 0, 7}}).Encode(b)
+	PutBody(b, &Summary{Evicted: 5, Frames: [AgeBuckets]uint32{1, 0, 7}})
 	f.Add(b, uint64(8))
 	f.Add(b, uint64(7))
 	f.Fuzz(func(t *testing.T, b []byte, lent uint64) {
 		again := make([]byte, SummarySize)
 		if x, err := ParseFound(b); err == nil {
 			copy(again, b[:ReplySize])
-			x.Encode(again)
+			PutBody(again, &x)
 			if x.Host < -1 || x.Host >= MaxHosts || !bytes.Equal(again[:FoundSize-4], b[:FoundSize-4]) {
 				t.Fatalf("%x became %x", b, again)
 			}
 		}
 		if x, err := ParseSummary(b, lent); err == nil {
 			copy(again, b[:ReplySize])
-			x.Encode(again)
+			PutBody(again, &x)
 			all := uint64(0)
 			for _, n := range x.Frames {
 				all += uint64(n)

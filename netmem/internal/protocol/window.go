@@ -21,9 +21,6 @@ type Window struct {
 	Frames, Table uint64
 }
 
-// Encode writes it behind a Reply, up to WindowSize bytes of b.
-func (w *Window) Encode(b []byte) { put(b, w) }
-
 // ParseWindow reads it. Errors are *FormatError.
 func ParseWindow(b []byte) (Window, error) {
 	w, err := get[Window](b, "window")
