@@ -37,7 +37,6 @@ func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint6
 	}
 	slices.SortFunc(x.hosts, func(a, b *host) int { return compareHosts(a.address, b.address) })
 	for i, h := range x.hosts {
-		h.number = i
 		if i > 0 && compareHosts(h.address, x.hosts[i-1].address) == 0 {
 			return nil, optionError("Cooperation.Hosts", h.seen.Address+" twice", "each once")
 		}
@@ -48,8 +47,8 @@ func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint6
 	if self != nil && x.self < 0 {
 		return nil, optionError("Cooperation.Hosts", o.Hosts, "a list with this client's own address, "+self.String())
 	}
-	for _, h := range x.hosts {
-		if h.number != x.self {
+	for i, h := range x.hosts {
+		if i != x.self {
 			p.running.Go(func() {
 				h.keep(p.ctx, epochTime, func(ctx context.Context) error { return h.dial(ctx, p) }, h.ask)
 			})

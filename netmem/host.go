@@ -28,15 +28,14 @@ const hostTimeout = 500 * time.Millisecond
 // host is a client that lends a part of its cache, as another client knows it.
 type host struct {
 	keeper
-	number  int
 	address via.Address
+	frames  uint64 // that it lends; the keeper's
 	// gave counts pages that it has given away: as many find room there.
 	gave atomic.Int32
 
 	mu      sync.Mutex
 	seen    HostState // but for Connected
 	lies    bool      // it has sent a wrong page
-	frames  uint64
 	summary protocol.Summary
 	// kept and lost are pages that it had, and had not, when it was asked; halved each epoch.
 	kept, lost float64
@@ -66,9 +65,8 @@ func (h *host) dial(ctx context.Context, p *pool) (err error) {
 		l.close()
 		return optionError("the page of a host", d.Page, fmt.Sprint(p.page))
 	}
-	h.mu.Lock()
-	h.frames, h.summary = d.Capacity/uint64(d.Page), protocol.Summary{}
-	h.mu.Unlock()
+	h.frames = d.Capacity / uint64(d.Page)
+	h.update(func() { h.summary = protocol.Summary{} })
 	h.gave.Store(0)
 	h.now.Store(l)
 	return h.ask(ctx, l)
@@ -76,31 +74,21 @@ func (h *host) dial(ctx context.Context, p *pool) (err error) {
 
 // ask asks for the ages of its frames. If that fails it ends the connection.
 func (h *host) ask(ctx context.Context, l *line) error {
-	err := h.askAges(ctx, l)
+	var s protocol.Summary
+	b, err := l.ask(ctx, protocol.Ages)
+	if err == nil {
+		s, err = protocol.ParseSummary(b, h.frames)
+	}
 	if err != nil {
 		h.lose(l, err) // without look: the keeper itself asks
-	}
-	return err
-}
-
-func (h *host) askAges(ctx context.Context, l *line) error {
-	r, a, err := l.call(ctx, &protocol.Request{Operation: protocol.Ages}, ring.Frame{}, ring.Frame{})
-	switch {
-	case err != nil:
-		return err
-	case r.Result != protocol.OK:
-		return refusal(r.Result)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s, err := protocol.ParseSummary(a.Bytes(), h.frames)
-	if err != nil {
 		return err
 	}
-	h.summary = s
-	if !h.lies && !errors.Is(h.seen.Err, ErrNotKept) {
-		h.seen.Err = nil
-	}
+	h.update(func() {
+		h.summary = s
+		if !h.lies && !errors.Is(h.seen.Err, ErrNotKept) {
+			h.seen.Err = nil
+		}
+	})
 	return nil
 }
 

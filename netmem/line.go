@@ -100,6 +100,15 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 	return d, nil
 }
 
+// ask makes a request that nothing else belongs to, and fails unless it is granted.
+func (l *line) ask(ctx context.Context, what protocol.Operation) ([]byte, error) {
+	r, reply, err := l.call(ctx, &protocol.Request{Operation: what}, ring.Frame{}, ring.Frame{})
+	if err == nil && r.Result != protocol.OK {
+		err = refusal(r.Result)
+	}
+	return reply.Bytes(), err
+}
+
 // adopt has the server adopt a record, in which it was let in since an epoch. The error is ErrEpoch if it knows a
 // newer one.
 func (l *line) adopt(ctx context.Context, r protocol.Record, since uint64, joining bool) error {
@@ -142,13 +151,10 @@ func (l *line) openWindow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, a, err := l.call(in, &protocol.Request{Operation: protocol.Direct}, ring.Frame{}, ring.Frame{})
-	if err == nil && r.Result != protocol.OK {
-		err = refusal(r.Result)
-	}
 	w := &window{reader: from}
+	b, err := l.ask(in, protocol.Direct)
 	if err == nil {
-		w.Window, err = protocol.ParseWindow(a.Bytes())
+		w.Window, err = protocol.ParseWindow(b)
 	}
 	for try := 0; err == nil; try++ { // the peer may have to be told of the connection
 		var atOnce bool

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
-	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -185,14 +184,11 @@ func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration
 		return fail(errors.Join(ErrUnavailable, err))
 	}
 	defer l.close()
-	r, reply, err := l.call(ctx, &protocol.Request{Operation: protocol.Stat}, ring.Frame{}, ring.Frame{})
-	switch {
-	case err != nil:
+	b, err := l.ask(ctx, protocol.Stat)
+	if err != nil {
 		return fail(err)
-	case r.Result != protocol.OK:
-		return fail(refusal(r.Result))
 	}
-	counters, err := protocol.ParseCounters(reply.Bytes())
+	counters, err := protocol.ParseCounters(b)
 	if err != nil {
 		return fail(err)
 	}

@@ -2,6 +2,7 @@ package netmem
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -220,26 +221,31 @@ func (x *session) mayFetch(room int, request *protocol.Request, r *protocol.Repl
 }
 
 func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []byte) {
-	o := &x.server.options
-	if !x.server.membership.Load().admit(request, r, false) {
+	s, o := x.server, &x.server.options
+	switch {
+	case !s.membership.Load().admit(request, r, false):
+		return
+	case request.Condition > protocol.IfOlder:
+		r.Result = protocol.BadOperation
+	case int(request.Length) != o.Page || len(payload) != o.Page, request.Next == 0,
+		request.Condition == protocol.IfExpected && request.Next <= request.Expected:
+		r.Result = protocol.BadLength
+	case request.Next == math.MaxUint64:
+		r.Result = protocol.VersionLimit
+	case request.Page >= uint64(o.Span)/uint64(o.Page):
+		r.Result = protocol.OutsideExport
+	case o.ReadOnly:
+		r.Result = protocol.ReadOnly
+	default:
+		s.storage.write(request, r, payload)
+	}
+	if r.Result != protocol.OK {
 		return
 	}
-	if r.Result = checkWrite(request, o.Page, len(payload)); r.Result == protocol.OK {
-		switch {
-		case request.Page >= uint64(o.Span)/uint64(o.Page):
-			r.Result = protocol.OutsideExport
-		case o.ReadOnly:
-			r.Result = protocol.ReadOnly
-		default:
-			x.server.storage.write(request, r, payload)
-		}
-	}
-	if r.Result == protocol.OK {
-		x.server.counters.writes.Add(1)
-		x.server.counters.in.Add(uint64(request.Length))
-		if x.cooperates {
-			x.server.directory.note(request.Page, r.Stamp, payload, x.host)
-		}
+	s.counters.writes.Add(1)
+	s.counters.in.Add(uint64(request.Length))
+	if x.cooperates {
+		s.directory.note(request.Page, r.Stamp, payload, x.host)
 	}
 }
 

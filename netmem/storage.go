@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"context"
-	"math"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -47,19 +46,6 @@ func (s *storage) next(q *protocol.Request) (protocol.Stamp, protocol.Result) {
 		return protocol.Stamp{}, protocol.VersionConflict
 	}
 	return protocol.Stamp{Version: q.Next, Client: q.Client}, protocol.OK
-}
-
-// checkWrite says what is wrong with a write whatever the page holds.
-func checkWrite(q *protocol.Request, page, payload int) protocol.Result {
-	switch {
-	case q.Condition > protocol.IfOlder:
-		return protocol.BadOperation
-	case int(q.Length) != page || payload != page, q.Condition == protocol.IfExpected && q.Next <= q.Expected, q.Next == 0:
-		return protocol.BadLength
-	case q.Next == math.MaxUint64:
-		return protocol.VersionLimit
-	}
-	return protocol.OK
 }
 
 // zeros is the frame of zeros, which all pages share that were never written.
