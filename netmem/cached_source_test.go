@@ -1,7 +1,6 @@
 package netmem_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -34,9 +33,8 @@ func TestCachedSource(t *testing.T) {
 	at := func(n int) []byte { return memory[n*coopPage:][:coopPage] }
 	c.until("pages to come from the other", func() bool {
 		for i := range pages {
-			if get(i, 0); !bytes.Equal(at(0), content(i)) {
-				t.Fatalf("page %d is wrong", i)
-			}
+			get(i, 0)
+			must.Same(t, at(0), content(i), "page %d is wrong", i)
 		}
 		return x.Stats().FromHosts > 0
 	})

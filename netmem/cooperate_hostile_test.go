@@ -1,12 +1,13 @@
 package netmem_test
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -83,9 +84,7 @@ func TestHostileHost(t *testing.T) {
 			}
 			for end := time.Now().Add(patience); !blamed(); {
 				for i := range pages {
-					if !bytes.Equal(r.read(x, coopPage, int64(i)*coopPage), content(i)) {
-						t.Fatalf("page %d is wrong", i)
-					}
+					must.Same(t, r.read(x, coopPage, int64(i)*coopPage), content(i), "page %d is wrong", i)
 				}
 				if time.Now().After(end) {
 					t.Fatalf("it is not noticed: %+v", x.Stats())
@@ -99,9 +98,7 @@ func TestHostileHost(t *testing.T) {
 			if c.wrong && (h.Wrong != 1 || s.Wrong != 1 || h.Connected) {
 				t.Errorf("a host that lies: %+v", h)
 			}
-			if s.FromHosts != 0 {
-				t.Errorf("%d pages came from it", s.FromHosts)
-			}
+			should.Be(t, s.FromHosts, 0, "pages that came from it")
 		})
 	}
 }
@@ -142,9 +139,7 @@ func TestHostileGuest(t *testing.T) {
 			t.Errorf("%s: %v", name, r.Result)
 		}
 	}
-	if s := x.Stats(); s.Kept != 0 {
-		t.Errorf("%d pages are kept", s.Kept)
-	}
+	should.Be(t, x.Stats().Kept, 0, "pages that are kept")
 	// However many it sends, what the client itself reads has room.
 	for i := range uint64(100) {
 		k.ask(copyOf(protocol.Put, 9, i, func(q *protocol.Request) { q.Next = 0 }), coopPage)
@@ -187,8 +182,7 @@ func TestHostileFinder(t *testing.T) {
 		"move far behind":      {func(q *protocol.Request) { q.SetMove(1<<64-1, protocol.Stamp{}, 0, 1) }, protocol.NotHeld},
 	} {
 		q := find
-		if c.change(&q); k.ask(q, 0).Result != c.want {
-			t.Errorf("%s: %v", name, k.ask(q, 0).Result)
-		}
+		c.change(&q)
+		should.Be(t, k.ask(q, 0).Result, c.want, "%s", name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
@@ -68,9 +69,7 @@ func TestDropOnTheWay(t *testing.T) {
 	c.Drop()
 	g.set(false)
 	for _, at := range []int{0, page - 100} {
-		if got := r.read(c, 100, int64(page+at)); string(got) != string(want[at:][:100]) {
-			t.Errorf("at %d it is as before Drop", at)
-		}
+		should.Same(t, r.read(c, 100, int64(page+at)), want[at:][:100], "at %d it is as before Drop", at)
 	}
 	<-read
 }
@@ -100,10 +99,7 @@ func TestDropInUse(t *testing.T) {
 		r.write(w, b, page)
 		r.sync(w)
 		c.Drop()
-		if got := binary.LittleEndian.Uint64(r.read(c, 8, page)); got != n+1 {
-			t.Errorf("write %d was acknowledged before Drop, and %d is read", n+1, got)
-			break
-		}
+		should.Be(t, binary.LittleEndian.Uint64(r.read(c, 8, page)), n+1, "a write that was acknowledged before Drop")
 	}
 	close(stop)
 	readers.Wait()

@@ -29,9 +29,7 @@ func TestMapInSequence(t *testing.T) {
 			for round := range 2 {
 				for at := 0; at < half; at += c.page {
 					for _, at := range []int{at, half + at} {
-						if !bytes.Equal(memory[at:at+c.page], model[at:at+c.page]) {
-							t.Fatalf("round %d, page %d is not what it should be", round, at/c.page)
-						}
+						must.Same(t, memory[at:at+c.page], model[at:at+c.page], "round %d, page %d is not what it should be", round, at/c.page)
 					}
 					if at/c.page%7 == 0 {
 						model[at]++

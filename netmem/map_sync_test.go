@@ -2,7 +2,6 @@ package netmem_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,10 +95,8 @@ func TestSync(t *testing.T) {
 			model[at]++
 		}
 		must.OK(t, m.Sync(t.Context()))
-		got := must.Get(os.ReadFile(s.Path))(t)
-		if !bytes.Equal(got, model) || !bytes.Equal(m.Bytes(), model) {
-			t.Fatalf("round %d: the source has something else", round)
-		}
+		s.want(t, model)
+		must.Same(t, m.Bytes(), model, "round %d", round)
 	}
 	stats, err := m.Stats(t.Context())
 	must.OK(t, err)

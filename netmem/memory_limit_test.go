@@ -3,6 +3,7 @@ package netmem_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -23,11 +24,8 @@ func TestMemoryLimit(t *testing.T) {
 		"a name that climbs": {map[string]string{"proc/self/cgroup": "0::/../../a\n", "sys/fs/cgroup/a/memory.max": "5"}, 5, "/sys/fs/cgroup/a/memory.max"},
 		"no number":          {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "many"}, 0, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			limit, file := netmem.MemoryLimit(func(name string) string { return c.files[name] })
-			if limit != c.limit || file != c.file {
-				t.Errorf("%d, %q; want %d, %q", limit, file, c.limit, c.file)
-			}
-		})
+		limit, file := netmem.MemoryLimit(func(name string) string { return c.files[name] })
+		should.Be(t, limit, c.limit, "%s", name)
+		should.Be(t, file, c.file, "%s", name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -36,9 +37,7 @@ func TestBlankServer(t *testing.T) {
 	})
 	d.restart(t, string(last))
 	blank := func(k *link) bool { l := k.now.Load(); return l != nil && l.blank() }
-	for !slices.ContainsFunc(c.pool.links, blank) {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "the server that has restarted", func() bool { return slices.ContainsFunc(c.pool.links, blank) })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	clear(frame.Bytes())
@@ -58,9 +57,7 @@ func TestPoolAfterFirstClient(t *testing.T) {
 		return q.Operation == protocol.Adopt && server != "a"
 	})
 	first := d.client(t, Options{Copies: 2}, names...)
-	for d.server("a").membership.Load().Pool == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "a pool", func() bool { return d.server("a").membership.Load().Pool != 0 })
 	must.OK(t, first.Close())
 	d.setLoss(nil)
 	c := d.client(t, Options{Copies: 2}, names...)
@@ -132,9 +129,7 @@ func TestReadWhileJoining(t *testing.T) {
 	})
 	joins.Store(true)
 	d.restart(t, "b")
-	for !d.server("b").membership.Load().joining {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "the server to join", func() bool { return d.server("b").membership.Load().joining })
 	base := must.Get(c.Fetch(t.Context(), 0, d.page(t, 0)))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
