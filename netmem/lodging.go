@@ -17,25 +17,24 @@ func (l *lodging) stored() uint64 {
 }
 
 // carryOut is session.carryOut for a request of another client.
-func (l *lodging) carryOut(x *session, room int, request *protocol.Request, r *protocol.Reply, payload []byte) (int, *loan) {
+func (l *lodging) carryOut(x *session, room int, request *protocol.Request, r *protocol.Reply, payload []byte) *loan {
 	switch request.Operation {
 	case protocol.Describe:
-		return x.describe(), nil
+		x.describe()
 	case protocol.Stat:
-		return x.stat(), nil
+		x.stat()
 	case protocol.Get:
-		return protocol.ReplySize, l.get(x, room, request, r)
+		return l.get(x, room, request, r)
 	case protocol.Put:
 		l.put(request, r, payload)
 	case protocol.Ages:
 		l.client.mu.Lock()
 		defer l.client.mu.Unlock()
-		protocol.PutBody(x.buffer[:], &l.summary)
-		return protocol.SummarySize, nil
+		x.body(&l.summary)
 	default:
 		r.Result = protocol.BadOperation
 	}
-	return protocol.ReplySize, nil
+	return nil
 }
 
 // get gives a page to a client that asks for it, in a copy: no other call waits for that client.

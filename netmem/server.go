@@ -49,7 +49,7 @@ type serverCounters struct {
 // guests is the part of a client's cache that has pages of others.
 type guests interface {
 	// carryOut is session.carryOut for a request of another client.
-	carryOut(x *session, room int, q *protocol.Request, r *protocol.Reply, payload []byte) (size int, l *loan)
+	carryOut(x *session, room int, q *protocol.Request, r *protocol.Reply, payload []byte) *loan
 	stored() uint64 // bytes
 }
 

@@ -27,6 +27,7 @@ type session struct {
 	request protocol.Request
 	reply   protocol.Reply
 	buffer  [ring.MaxRequest]byte
+	size    int // of the reply in the buffer
 	// cooperates: the client has used the directory, as host number host; -1 is none.
 	cooperates bool
 	host       int
@@ -110,14 +111,14 @@ func (s *Server) watch() {
 // holds until the next request, its payload, and what to call when that has been sent.
 func (x *session) handle(b, payload []byte, room int) (reply []byte, frame ring.Frame, done func()) {
 	request, r := &x.request, &x.reply
-	size, l := protocol.ReplySize, (*loan)(nil)
+	*r, x.size = protocol.Reply{}, protocol.ReplySize
+	var l *loan
 	var err error
-	*r = protocol.Reply{}
 	if *request, err = protocol.ParseRequest(b); err != nil {
 		r.Result = protocol.BadRequest
 	} else {
 		r.Operation = request.Operation
-		size, l = x.carryOut(room, request, r, payload)
+		l = x.carryOut(room, request, r, payload)
 	}
 	r.Incarnation = x.server.incarnation
 	if l != nil {
@@ -133,18 +134,20 @@ func (x *session) handle(b, payload []byte, room int) (reply []byte, frame ring.
 	r.Encode(x.buffer[:])
 	if r.Result != protocol.OK {
 		x.server.counters.refused.Add(1)
-		size = protocol.ReplySize
+		x.size = protocol.ReplySize
 	}
-	return x.buffer[:size], frame, done
+	return x.buffer[:x.size], frame, done
 }
 
-// carryOut fills in the reply to a request. It returns the size of the reply, of which what is behind
-// ReplySize is in the buffer, and the loan that is its payload.
-func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Reply, payload []byte) (size int, l *loan) {
+// body makes the value to which v points follow the reply.
+func (x *session) body(v any) { x.size = protocol.PutBody(x.buffer[:], v) }
+
+// carryOut fills in the reply to a request, and returns the loan that is its payload.
+func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Reply, payload []byte) *loan {
 	s := x.server
 	if request.Operation != protocol.Describe && request.Incarnation != s.incarnation {
 		r.Result = protocol.OtherIncarnation
-		return protocol.ReplySize, nil
+		return nil
 	}
 	switch request.Operation {
 	case protocol.Fetch, protocol.Write, protocol.Find, protocol.Get, protocol.Put, protocol.Ages, protocol.Direct:
@@ -159,50 +162,47 @@ func (x *session) carryOut(room int, request *protocol.Request, r *protocol.Repl
 	}
 	switch request.Operation {
 	case protocol.Describe:
-		return x.describe(), nil
+		x.describe()
 	case protocol.Fetch:
 		if x.mayFetch(room, request, r) {
-			l = s.storage.fetch(request, r)
+			return s.storage.fetch(request, r)
 		}
 	case protocol.Write:
 		x.write(request, r, payload)
 	case protocol.Adopt:
 		if r.Result = s.adopt(request, r); r.Result == protocol.OK {
-			return x.describe(), nil
+			x.describe()
 		}
 	case protocol.Stamps:
-		l = x.stamps(room, request, r)
+		return x.stamps(room, request, r)
 	case protocol.Find:
-		return protocol.FoundSize, x.find(room, request, r)
+		return x.find(room, request, r)
 	case protocol.Move:
 		x.move(request, r)
 	case protocol.Direct:
 		if w := s.storage.window(); w != nil {
-			protocol.PutBody(x.buffer[:], w)
-			return protocol.WindowSize, nil
+			x.body(w)
+		} else {
+			r.Result = protocol.BadOperation
 		}
-		r.Result = protocol.BadOperation
 	case protocol.Stat:
-		return x.stat(), nil
+		x.stat()
 	default:
 		r.Result = protocol.BadOperation
 	}
-	return protocol.ReplySize, l
+	return nil
 }
 
-func (x *session) stat() int {
+func (x *session) stat() {
 	c := x.server.Stats()
-	protocol.PutBody(x.buffer[:], &c)
-	return protocol.StatSize
+	x.body(&c)
 }
 
-func (x *session) describe() int {
+func (x *session) describe() {
 	o := &x.server.options
-	d := protocol.Description{
+	x.body(&protocol.Description{
 		Record: x.server.membership.Load().Record, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly,
-	}
-	protocol.PutBody(x.buffer[:], &d)
-	return protocol.DescribeSize
+	})
 }
 
 // mayFetch says whether a page may be fetched; if not, the reply says why.
@@ -269,7 +269,7 @@ func (x *session) find(room int, request *protocol.Request, r *protocol.Reply) (
 		l = s.storage.fetch(request, r)
 		s.directory.note(request.Page, r.Stamp, l.frame.Bytes(), x.host)
 	}
-	protocol.PutBody(x.buffer[:], &found)
+	x.body(&found)
 	return l
 }
 

@@ -216,8 +216,11 @@ func ParseReply(o Operation, b []byte) (Reply, error) {
 	return r, nil
 }
 
-// PutBody writes what follows a Reply, to which v points and for which b has room, behind it.
-func PutBody(b []byte, v any) { _, _ = binary.Encode(b[ReplySize:], binary.LittleEndian, v) }
+// PutBody writes what follows a Reply, to which v points and for which b has room, behind it. It returns the size of both.
+func PutBody(b []byte, v any) int {
+	n, _ := binary.Encode(b[ReplySize:], binary.LittleEndian, v)
+	return ReplySize + n
+}
 
 // get reads a value of fixed size behind a Reply. what names it in the *FormatError of a reply that is too short.
 func get[T any](b []byte, what string) (v T, err error) {
