@@ -220,8 +220,11 @@ func (p *process) dial(ctx context.Context, to via.Address, timeout time.Duratio
 	}
 	c := &modelConn{name: name, timeout: timeout, client: p, server: server, broken: make(chan struct{}), up: make(chan *modelCall, 1<<12), down: make(chan *modelCall, 1<<12)}
 	c.session = server.server.enter(c.end)
-	p.running.Go(func() { c.carryUp(p.random(name + " up")) })
-	p.running.Go(func() { c.carryDown(p.random(name + " down")) })
+	p.running.Go(func() {
+		defer server.server.leave(c.session)
+		c.carry(p.random(name+" up"), c.up, p, server, (*modelCall).ask)
+	})
+	p.running.Go(func() { c.carry(p.random(name+" down"), c.down, server, p, (*modelCall).land) })
 	return c, nil
 }
 
@@ -253,12 +256,11 @@ type modelConn struct {
 // modelCall is a request, and its reply.
 type modelCall struct {
 	conn          *modelConn
-	sent          time.Time
+	sent          time.Time // or when it was answered
 	request, data []byte
 	room          int
 	bye           bool // the client closes the connection
 
-	replied       time.Time
 	reply, landed []byte
 
 	mu     sync.Mutex
@@ -427,36 +429,39 @@ func (c *modelConn) pass(r *rand.Rand, sent time.Time, from, to *process) bool {
 	return !to.dead && !(waited && r.IntN(2) == 0) && !(from.dead && r.IntN(2) == 0)
 }
 
-// carryUp carries requests to the server.
-func (c *modelConn) carryUp(r *rand.Rand) {
-	defer c.server.server.leave(c.session)
+// carry carries messages one way, until one is lost or arrive says that it was the last.
+func (c *modelConn) carry(r *rand.Rand, messages <-chan *modelCall, from, to *process, arrive func(*modelCall) (last bool)) {
 	for {
 		var k *modelCall
 		select {
-		case k = <-c.up:
+		case k = <-messages:
 		case <-c.server.over:
 			return
 		}
-		if !c.pass(r, k.sent, c.client, c.server) {
-			if c.unheard(r) {
+		if !c.pass(r, k.sent, from, to) {
+			if r.IntN(3) == 0 { // the client does not hear that the connection is broken
 				<-c.server.over
 			}
 			c.end()
 			return
 		}
-		if k.bye {
+		if arrive(k) {
 			return
 		}
-		k.answerWith(c.session.handle(k.request, k.data, k.room))
 	}
 }
 
-// unheard says whether the client does not hear that the connection is broken.
-func (c *modelConn) unheard(r *rand.Rand) bool { return r.IntN(3) == 0 }
+// ask asks the server, unless the client has closed the connection.
+func (k *modelCall) ask() (last bool) {
+	if !k.bye {
+		k.answerWith(k.conn.session.handle(k.request, k.data, k.room))
+	}
+	return k.bye
+}
 
 // answerWith sends a reply.
 func (k *modelCall) answerWith(b []byte, payload ring.Frame, done func()) {
-	k.reply, k.landed, k.replied = slices.Clone(b), slices.Clone(payload.Bytes()), time.Now()
+	k.reply, k.landed, k.sent = slices.Clone(b), slices.Clone(payload.Bytes()), time.Now()
 	if t := k.conn.server.tamper; t != nil {
 		k.reply, k.landed = t(k, k.reply, k.landed)
 	}
@@ -479,28 +484,14 @@ func (k *modelCall) traceReply() {
 	k.conn.client.trace("    %s: %v of %s, page %d, condition %d, next %d, epoch %d: %v, version %d, %v", k.conn.server.node, q.Operation, k.conn.name, q.Page, q.Condition, q.Next, q.Epoch, r.Result, r.Version, err)
 }
 
-// carryDown carries replies to the client.
-func (c *modelConn) carryDown(r *rand.Rand) {
-	for {
-		var k *modelCall
-		select {
-		case k = <-c.down:
-		case <-c.server.over:
-			return
-		}
-		if !c.pass(r, k.replied, c.server, c.client) {
-			if c.unheard(r) {
-				<-c.server.over
-			}
-			c.end()
-			return
-		}
-		k.mu.Lock()
-		if !k.gone {
-			copy(k.into, k.landed)
-			k.answer = ring.MakeReply(k.reply, len(k.landed))
-			close(k.done)
-		}
-		k.mu.Unlock()
+// land gives the reply to the client, if that still waits.
+func (k *modelCall) land() (last bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.gone {
+		copy(k.into, k.landed)
+		k.answer = ring.MakeReply(k.reply, len(k.landed))
+		close(k.done)
 	}
+	return false
 }
