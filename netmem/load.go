@@ -32,8 +32,14 @@ func (c *Client) acquire(ctx context.Context, page uint64) (*frame, error) {
 			}
 			c.stats.Misses++
 			c.enter(f, own, page, loading)
-			if err := c.load(ctx, f); err != nil {
-				return nil, err
+			start := time.Now()
+			near, err := c.fetch(ctx, f)
+			if err != nil {
+				return nil, late(ctx, err)
+			}
+			record(c.latency, time.Since(start))
+			if near > 0 {
+				record(c.near, near)
 			}
 		case f.since < since && f.settled():
 			c.remove(f) // Drop has met it on its way, or in use
@@ -101,19 +107,6 @@ func (c *Client) take(ctx context.Context) (*frame, error) {
 		}
 		c.changed.Wait()
 	}
-}
-
-func (c *Client) load(ctx context.Context, f *frame) error {
-	start := time.Now()
-	near, err := c.fetch(ctx, f)
-	if err != nil {
-		return late(ctx, err)
-	}
-	record(c.latency, time.Since(start))
-	if near > 0 {
-		record(c.near, near)
-	}
-	return nil
 }
 
 // fetch fetches a frame's page into it, without the lock, and frees the frame if that fails. With Cooperation the

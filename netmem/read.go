@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (p *pool) fetch(ctx context.Context, v *view, page uint64, into ring.Frame,
 		r, direct = p.readDirect(ctx, v, l, w, page, into)
 	}
 	if !direct {
-		a.begin() // not before: to read the clock takes as long as a good part of a copy
+		a.start = cmp.Or(a.start, time.Now()) // not before: to read the clock takes as long as a good part of a copy
 		q := protocol.Request{Operation: protocol.Fetch, Epoch: v.Epoch, Page: page, Length: uint32(into.Length)}
 		if find == nil {
 			r, _, err = l.call(ctx, &q, ring.Frame{}, into)
@@ -120,18 +121,12 @@ type attempts struct {
 	restarted bool
 }
 
-func (a *attempts) begin() {
-	if a.start.IsZero() {
-		a.start = time.Now()
-	}
-}
-
 // retry returns nil if a call is to be made once more, else with what it fails: its last attempt,
 // with view v, has failed with err. It waits for something to change, until ctx's deadline. Without
 // one it waits until a server that is needed has been away for the timeout, and the pool had the
 // time to go on without it.
 func (p *pool) retry(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
-	a.begin()
+	a.start = cmp.Or(a.start, time.Now())
 	changed := p.changes.watch()
 	restarted := errors.Is(err, ErrRestarted)
 	switch {

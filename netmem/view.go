@@ -185,8 +185,10 @@ func (p *pool) unreached(v *view, k *link) error {
 
 // holders are the servers of a page, as of places, once the configuration can be used. It fails if no member is left.
 func (p *pool) holders(ctx context.Context, v *view, op string, page uint64, into []*link) (list []*link, members int, err error) {
-	if err := p.settle(ctx, v, op, page); err != nil {
-		return nil, 0, err
+	if !p.settled(v) {
+		if err := p.settle(ctx, v, op, page); err != nil {
+			return nil, 0, err
+		}
 	}
 	if list, members = p.places(v, page, into); members == 0 {
 		err = &Error{Op: onPage(op, page), Err: ErrLost}

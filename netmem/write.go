@@ -45,8 +45,7 @@ func (p *pool) mine(c *change, writer uint64) bool {
 // it; c.base becomes the page's new version. It waits for servers that are connecting again, and
 // for the pool to go on without them.
 func (p *pool) write(ctx context.Context, c *change) error {
-	var a attempts
-	a.begin()
+	a := attempts{start: time.Now()}
 	c.writer, c.open = p.writer(), false
 	for {
 		v := p.view.Load()
