@@ -127,8 +127,7 @@ func TestClose(t *testing.T) {
 	}
 	should.Be(t, d.Info().Regions, 9, "Info is lost")
 	r.idle(t)
-	s := r.Stats()
-	should.Hold(t, s.Ranges == 0 && s.Files == 0, "the server still has %d ranges, %d files", s.Ranges, s.Files)
+	r.holds(t, 0, 0)
 }
 
 func TestOpenFails(t *testing.T) {

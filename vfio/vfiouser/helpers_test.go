@@ -117,6 +117,13 @@ func (r *running) idle(t testing.TB) {
 	})
 }
 
+// holds claims how many ranges and files of clients the server has.
+func (r *running) holds(t testing.TB, ranges, files int) {
+	t.Helper()
+	s := r.Stats()
+	should.Hold(t, s.Ranges == ranges && s.Files == files, "%+v", s)
+}
+
 func alloc(t testing.TB, size uint64) *vfio.Memory {
 	t.Helper()
 	m := must.Get(vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever}))(t)

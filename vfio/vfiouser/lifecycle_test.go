@@ -27,8 +27,7 @@ func TestBusy(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
 	first := connect(t, r, true)
 	second := connect(t, r, false)
-	a := second.ask(cmdVersion, pack(uint16(0), uint16(0), versionText))
-	should.Hold(t, unix.Errno(a.errno) == unix.EBUSY, "second client: %v", a)
+	second.refuses(unix.EBUSY, cmdVersion, pack(uint16(0), uint16(0), versionText))
 	should.Refuse(second.receive())(t, io.EOF, "then")
 	_, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{})
 	var e *vfio.Error
@@ -132,8 +131,7 @@ func TestDeviceFails(t *testing.T) {
 	r.dev.unclean.Store(true)
 	must.OK(t, x.c.Close())
 	x = connect(t, r, false)
-	a := x.ask(cmdVersion, pack(uint16(0), uint16(0), versionText))
-	should.Hold(t, unix.Errno(a.errno) == unix.EIO, "got %v", a)
+	x.refuses(unix.EIO, cmdVersion, pack(uint16(0), uint16(0), versionText))
 	r.dev.unclean.Store(false)
 	connect(t, r, true).alive()
 }

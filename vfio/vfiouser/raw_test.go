@@ -1,7 +1,6 @@
 package vfiouser_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
+	"github.com/trapeze-nic/trapeze/ci/kit/should"
 )
 
 // rawClient is a second client, which shares no code with the first. It sends
@@ -178,12 +178,25 @@ func (x *rawClient) ok(command int, payload []byte, fds ...int) answer {
 	return a
 }
 
+// refuses is ask for a command that fails.
+func (x *rawClient) refuses(want unix.Errno, command int, payload []byte, fds ...int) {
+	x.t.Helper()
+	should.Be(x.t, unix.Errno(x.ask(command, payload, fds...).errno), want, "command %d", command)
+}
+
+// region asks about a region and has room for so many bytes. want is the reply, files come with it.
+func (x *rawClient) region(index, room int, want []byte, files int) {
+	x.t.Helper()
+	a := x.ok(cmdGetRegionInfo, pack(room, 0, index, 0, uint64(0), uint64(0)))
+	should.Same(x.t, a.payload, want, "region %d", index)
+	should.Be(x.t, len(a.fds), files, "files of region %d", index)
+}
+
 // alive checks that the server still answers, and that nothing else is on its
 // way.
 func (x *rawClient) alive() {
 	x.t.Helper()
-	a := x.ok(cmdRegionRead, pack(uint64(regID), 0, 4))
-	must.Hold(x.t, bytes.Equal(a.payload, pack(uint64(regID), 0, 4, copierID)), "the device reads %x", a.payload)
+	must.Same(x.t, x.ok(cmdRegionRead, pack(uint64(regID), 0, 4)).payload, pack(uint64(regID), 0, 4, copierID), "the device")
 }
 
 // dmaMap and dmaUnmap are payloads.

@@ -41,8 +41,7 @@ func newSpace(t testing.TB, l dmaspace.Limits) *dmaspace.Space {
 	s := dmaspace.New(l)
 	t.Cleanup(func() {
 		s.Clear()
-		r, f := s.Size()
-		should.Hold(t, r == 0 && f == 0, "%d ranges and %d files are left", r, f)
+		holds(t, s, 0, 0)
 		should.Be(t, mappings(t), before, "mappings")
 	})
 	return s
@@ -92,8 +91,7 @@ func TestMap(t *testing.T) {
 		t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
 	}
 	should.OK(t, s.Unmap(0, page-1))
-	r, f := s.Size()
-	should.Hold(t, r == 1 && f == 1, "%d ranges, %d files", r, f)
+	holds(t, s, 1, 1)
 }
 
 func TestMapRefuses(t *testing.T) {
@@ -168,8 +166,7 @@ func TestMapRefuses(t *testing.T) {
 			before, files := s.Size()
 			window, again, err := s.Map(tt.r, tt.fd)
 			should.Hold(t, window == nil && !again && errors.Is(err, tt.want), "got %d bytes, %v, want %v", len(window), err, tt.want)
-			r, f := s.Size()
-			should.Hold(t, r == before && f == files, "%d ranges and %d files, %d and %d before", r, f, before, files)
+			holds(t, s, before, files)
 		})
 	}
 	for i, fd := range []int{other, third} {
@@ -195,8 +192,14 @@ func TestMapAgain(t *testing.T) {
 		w, again, err := s.Map(r, -1)
 		should.Hold(t, w == nil && again == want && err == nil, "without file: %v, %v, %v", w, again, err)
 	}
-	ranges, files := s.Size()
-	should.Hold(t, ranges == 2 && files == 1, "%d ranges, %d files", ranges, files)
+	holds(t, s, 2, 1)
+}
+
+// holds claims how many ranges and files a space has.
+func holds(t testing.TB, s *dmaspace.Space, ranges, files int) {
+	t.Helper()
+	r, f := s.Size()
+	should.Hold(t, r == ranges && f == files, "%d ranges and %d files, want %d and %d", r, f, ranges, files)
 }
 
 // TestFileGrows: what is added to a file later can be mapped too.
