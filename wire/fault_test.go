@@ -67,9 +67,7 @@ func TestFaultsAreDeterministic(t *testing.T) {
 	two, again := passed(t, o, 2000)
 	// cmp, which looks for the least difference, takes seconds for so many bytes.
 	same := func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
-	if !same(one, two) || counts != again {
-		t.Errorf("the same seed did something else: %+v and %+v", counts, again)
-	}
+	should.Hold(t, same(one, two) && counts == again, "the same seed did something else: %+v and %+v", counts, again)
 	o.Seed++
 	if three, _ := passed(t, o, 2000); same(one, three) {
 		t.Error("another seed did the same")
@@ -79,9 +77,7 @@ func TestFaultsAreDeterministic(t *testing.T) {
 func TestFaultLoss(t *testing.T) {
 	const n = 20000
 	got, counts := passed(t, wire.FaultOptions{Loss: 0.2, Seed: 1}, n)
-	if uint64(len(got))+counts.Lost != n || counts.Frames != n {
-		t.Errorf("%d of %d frames arrived, counts %+v", len(got), n, counts)
-	}
+	should.Hold(t, uint64(len(got))+counts.Lost == n && counts.Frames == n, "%d of %d frames arrived, counts %+v", len(got), n, counts)
 	// Ten standard deviations of a binomial distribution.
 	if lost := float64(counts.Lost); math.Abs(lost-0.2*n) > 10*math.Sqrt(n*0.2*0.8) {
 		t.Errorf("%v of %d frames were lost, asked for a fifth", lost, n)
@@ -113,9 +109,7 @@ func TestFaultReorder(t *testing.T) {
 		}
 	}
 	slices.Sort(order)
-	if len(order) != n || len(slices.Compact(order)) != n {
-		t.Errorf("%d frames became %d", n, len(order))
-	}
+	should.Hold(t, len(order) == n && len(slices.Compact(order)) == n, "%d frames became %d", n, len(order))
 }
 
 func TestFaultCorruptIsNoticed(t *testing.T) {

@@ -88,9 +88,7 @@ func TestFilterWithoutRoom(t *testing.T) {
 		}
 		w.near.Flush()
 	}
-	if got != 3*sent || !w.near.(wire.Drainer).Drained() {
-		t.Errorf("%d frames of %d have come", got, 3*sent)
-	}
+	should.Hold(t, got == 3*sent && w.near.(wire.Drainer).Drained(), "%d frames of %d have come", got, 3*sent)
 }
 
 // TestFilterHides: there are no frames in parts through it, and nothing counts as without loss.

@@ -24,9 +24,7 @@ func sendTo(p wire.Port, frame []byte) bool {
 func wayTo(t *testing.T, p wire.Port, station byte) engine.Lossless {
 	t.Helper()
 	w, soon := p.(engine.Peers).Peer(stationMAC(station))
-	if w == nil || soon {
-		t.Fatalf("no way to station %d: %v, %v", station, w, soon)
-	}
+	must.Hold(t, w != nil && !soon, "no way to station %d: %v, %v", station, w, soon)
 	return w
 }
 
@@ -38,9 +36,7 @@ func TestHostWays(t *testing.T) {
 	for i := range p {
 		for j := range i {
 			a, b := wayTo(t, p[i], byte(j)), wayTo(t, p[j], byte(i))
-			if a.Wire() == 0 || a.Wire() != b.Wire() || seen[a.Wire()] {
-				t.Errorf("%d and %d: the wire is %#x and %#x", i, j, a.Wire(), b.Wire())
-			}
+			should.Hold(t, a.Wire() != 0 && a.Wire() == b.Wire() && !seen[a.Wire()], "%d and %d: the wire is %#x and %#x", i, j, a.Wire(), b.Wire())
 			seen[a.Wire()] = true
 		}
 	}

@@ -65,9 +65,7 @@ func TestPlugKeepsFrames(t *testing.T) {
 // has been released, never before.
 func TestTaken(t *testing.T) {
 	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
-		if a.Wire() == 0 || a.Wire() != b.Wire() {
-			t.Errorf("the wire is %#x and %#x", a.Wire(), b.Wire())
-		}
+		should.Hold(t, a.Wire() != 0 && a.Wire() == b.Wire(), "the wire is %#x and %#x", a.Wire(), b.Wire())
 		f := frameOf(stationMAC(2), stationMAC(1), 3000)
 		for range 500 { // often enough to go around the ring
 			must.Be(t, send(a, f), true, "no room")

@@ -30,9 +30,7 @@ func TestMemoryOptions(t *testing.T) {
 			a, _, err := wire.NewMemory(tt.o)
 			l, lerr := wire.NewLoopback(tt.o)
 			if tt.mtu == 0 {
-				if !errors.Is(err, wire.ErrOptions) || !errors.Is(lerr, wire.ErrOptions) {
-					t.Errorf("errors %v and %v, want ErrOptions", err, lerr)
-				}
+				should.Hold(t, errors.Is(err, wire.ErrOptions) && errors.Is(lerr, wire.ErrOptions), "errors %v and %v, want ErrOptions", err, lerr)
 				return
 			}
 			if err != nil || lerr != nil {

@@ -44,9 +44,7 @@ func TestSwitchHoldsThePath(t *testing.T) {
 	long, short := frameOf(stationMAC(2), stationMAC(0), 1000), frameOf(stationMAC(2), stationMAC(1), 50)
 	rest := begin(t, p[0], long, 100)
 	f := p[2].Receive()
-	if len(f) != len(long) || !bytes.Equal(f[:100], long[:100]) {
-		t.Fatalf("%d bytes at the output", len(f))
-	}
+	must.Hold(t, len(f) == len(long) && bytes.Equal(f[:100], long[:100]), "%d bytes at the output", len(f))
 	wantArrived(t, p[2], 100, false)
 	should.Be(t, p[3].Receive() != nil || p[1].Receive() != nil, false, "a frame for port 2 at another port")
 	must.Be(t, send(p[1], short), true, "no room for a frame that waits")

@@ -60,9 +60,7 @@ func TestFrameInParts(t *testing.T) {
 		wantArrived(t, b, len(first), false)
 		b.Release()
 		f := await(t, b)
-		if len(f) != len(parts) || !bytes.Equal(f[:100], parts[:100]) {
-			t.Fatalf("a frame of %d bytes", len(f))
-		}
+		must.Hold(t, len(f) == len(parts) && bytes.Equal(f[:100], parts[:100]), "a frame of %d bytes", len(f))
 		wantArrived(t, b, 100, false)
 		copy(buf[100:], parts[100:600])
 		a.Publish(600)

@@ -170,9 +170,7 @@ func TestShaperKeepsTime(t *testing.T) {
 					n, ended := there(sent[0])
 					got := s.far.Receive()
 					if n == 0 && !ended {
-						if got != nil || all <= 0 {
-							t.Fatalf("a frame that has not come: %d bytes, all in %v", len(got), all)
-						}
+						must.Hold(t, got == nil && all > 0, "a frame that has not come: %d bytes, all in %v", len(got), all)
 						return
 					}
 					if gone := sent[0].aborted && ended; gone && (got == nil || got[0] != sent[0].bytes[0]) {
@@ -215,9 +213,7 @@ func TestShaperWaitsForRoom(t *testing.T) {
 	}
 	for i := range sent {
 		f := s.far.Receive()
-		if len(f) != 1000 || f[0] != byte(i) || f[1] != byte(i>>8) {
-			t.Fatalf("frame %d of %d: %d bytes", i, sent, len(f))
-		}
+		must.Hold(t, len(f) == 1000 && f[0] == byte(i) && f[1] == byte(i>>8), "frame %d of %d: %d bytes", i, sent, len(f))
 		s.far.Release()
 		s.far.Receive() // looks, and gives back what it has released
 		s.now += 10 * time.Microsecond

@@ -113,9 +113,7 @@ func TestSwitchPlugs(t *testing.T) {
 	told := 0
 	p[0].OnLink(func() { told++ })
 	p[1].SetLink(false)
-	if told != 1 || !p[0].LinkUp() || p[1].LinkUp() {
-		t.Fatalf("told %d times, links %v %v", told, p[0].LinkUp(), p[1].LinkUp())
-	}
+	must.Hold(t, told == 1 && p[0].LinkUp() && !p[1].LinkUp(), "told %d times, links %v %v", told, p[0].LinkUp(), p[1].LinkUp())
 	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
 	must.Same(t, waiting(p), []int{0, 0, 1}, "frames")
 	p[2].Close()

@@ -151,9 +151,7 @@ func TestUDPBroadcastGoesToAllPeers(t *testing.T) {
 	should.Be(t, bytes.Equal(receive(one), f) && bytes.Equal(receive(two), f), true, "a peer missed a broadcast")
 	g := frameOf(stationMAC(7), stationMAC(1), 4)
 	send(a, g)
-	if !bytes.Equal(receive(one), g) || !bytes.Equal(receive(two), g) {
-		t.Error("a peer missed a frame for a station that nobody has heard of")
-	}
+	should.Hold(t, bytes.Equal(receive(one), g) && bytes.Equal(receive(two), g), "a peer missed a frame for a station that nobody has heard of")
 }
 
 func TestUDPIgnoresGarbage(t *testing.T) {

@@ -92,9 +92,7 @@ func TestManyRegionsAndRings(t *testing.T) {
 				break
 			}
 		}
-		if accepted < 2 || accepted > 64 {
-			t.Errorf("%d %s were accepted", accepted, tt.name)
-		}
+		should.Hold(t, accepted >= 2 && accepted <= 64, "%d %s were accepted", accepted, tt.name)
 		r.close()
 	}
 	waittest.Until(t, "it is counted", func() bool { return malformed(server.Stats()) == 3 })
@@ -149,9 +147,7 @@ func TestSecrets(t *testing.T) {
 	for _, secret := range []string{"", "open sesam", "open sesame!", "x"} {
 		client := newPort(t, memif.Options{Socket: o.Socket, Role: memif.Client, Secret: secret})
 		waittest.Until(t, "it is sent away", func() bool { return errors.Is(client.Stats().Err, memif.ErrRefused) })
-		if client.LinkUp() || server.LinkUp() {
-			t.Errorf("secret %q opens", secret)
-		}
+		should.Hold(t, !client.LinkUp() && !server.LinkUp(), "secret %q opens", secret)
 		should.OK(t, client.Close())
 	}
 	stillWorks(t, server, memif.Options{Socket: o.Socket, Secret: o.Secret})

@@ -198,8 +198,6 @@ func TestStatsCount(t *testing.T) {
 		if s.Err != nil && !errors.Is(s.Err, wire.ErrNotListening) { // a client that was there first
 			t.Errorf("error %v", s.Err)
 		}
-		if !s.Up || s.Guarded || s.Connections != 1 || s.PeerName != "trapeze" || s.PeerInterface != "trapeze" {
-			t.Errorf("stats %+v", s)
-		}
+		should.Hold(t, s.Up && !s.Guarded && s.Connections == 1 && s.PeerName == "trapeze" && s.PeerInterface == "trapeze", "stats %+v", s)
 	})
 }

@@ -69,8 +69,6 @@ func put(p *nic.Port, number byte, n int) bool {
 func get(t testing.TB, p *nic.Port, number byte, n int) {
 	t.Helper()
 	b := wiretest.Await(t, p)
-	if len(b) != n || b[0] != number || b[n-1] != number {
-		t.Fatalf("frame %d: %d bytes from % x", number, len(b), b[:14])
-	}
+	must.Hold(t, len(b) == n && b[0] == number && b[n-1] == number, "frame %d: %d bytes from % x", number, len(b), b[:14])
 	p.Release()
 }

@@ -178,9 +178,7 @@ func TestGone(t *testing.T) {
 	if put(p, 1, 64) {
 		p.Flush()
 	}
-	if p.Receive() != nil || p.Stats().Lost != 1 {
-		t.Errorf("%+v", p.Stats())
-	}
+	should.Hold(t, p.Receive() == nil && p.Stats().Lost == 1, "%+v", p.Stats())
 }
 
 // TestFailureWhileSending: the frames of a burst that the NIC refuses are lost, and
@@ -252,9 +250,7 @@ func TestWrongNIC(t *testing.T) {
 		"no queue": ethernet.ErrProtocol, "no station": ethernet.ErrProtocol, "no link": errNothing, "not open": errNothing,
 	} {
 		p, err := nic.New(t.Context(), nic.Options{Address: "wrong:" + what})
-		if p != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), "wrong:"+what) {
-			t.Errorf("%s: %v", what, err)
-		}
+		should.Hold(t, p == nil && errors.Is(err, want) && strings.Contains(err.Error(), "wrong:"+what), "%s: %v", what, err)
 	}
 	should.Be(t, wrongOpen.Load(), 0, "ports are still open")
 }

@@ -87,9 +87,7 @@ func openModels(t *testing.T) (a, b *nic.Port) {
 func TestQEMUFlush(t *testing.T) {
 	startModels(t)
 	a, b := openModels(t)
-	if a.MAC() != [6]byte{2, 0, 0, 0, 0, 1} || a.MTU() != 1514 {
-		t.Errorf("station %v, MTU %d", a.MAC(), a.MTU())
-	}
+	should.Hold(t, a.MAC() == [6]byte{2, 0, 0, 0, 0, 1} && a.MTU() == 1514, "station %v, MTU %d", a.MAC(), a.MTU())
 	models.Lock()
 	device := models.open[0]
 	models.Unlock()
@@ -110,9 +108,7 @@ func TestQEMUFlush(t *testing.T) {
 		should.Be(t, device.writes.Load()-before, 1, "%d frames took register accesses", n)
 		for i := range n {
 			f := wiretest.Await(t, b)
-			if len(f) != 100+i || f[14] != byte(i) {
-				t.Fatalf("frame %d of %d: %d bytes, number %d", i, n, len(f), f[14])
-			}
+			must.Hold(t, len(f) == 100+i && f[14] == byte(i), "frame %d of %d: %d bytes, number %d", i, n, len(f), f[14])
 			b.Release()
 		}
 	}

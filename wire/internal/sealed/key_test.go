@@ -53,9 +53,7 @@ func checkKey(t *testing.T, file string, want error) {
 	t.Helper()
 	k, err := sealed.ReadKey(file)
 	if want == nil {
-		if err != nil || k == nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Hold(t, err == nil && k != nil, "%s: %v", file, err)
 		if s := fmt.Sprintf("%v %+v %#v %s %x", k, k, k, k, k); strings.Contains(s, "1e") || strings.Contains(s, "30") {
 			t.Errorf("a key prints as %q", s)
 		}

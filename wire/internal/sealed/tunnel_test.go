@@ -21,9 +21,7 @@ func TestFramesArrive(t *testing.T) {
 		a.send(2, f)
 		b.send(1, f)
 		n.settle()
-		if len(a.got) != 1 || len(b.got) != 1 || !bytes.Equal(a.got[0], f) || !bytes.Equal(b.got[0], f) {
-			t.Fatalf("%d bytes do not arrive", len(f))
-		}
+		must.Hold(t, len(a.got) == 1 && len(b.got) == 1 && bytes.Equal(a.got[0], f) && bytes.Equal(b.got[0], f), "%d bytes do not arrive", len(f))
 	}
 	for _, e := range []*end{a, b} {
 		if c := e.tunnel.Stats(); c.Sessions != 1 || c.Forged+c.Replayed+c.Stale+c.Plain+c.Malformed+c.BadHandshakes != 0 {
@@ -86,9 +84,7 @@ func TestOtherKey(t *testing.T) {
 	}
 	must.Be(t, len(a.got)+len(b.got), 0, "a frame was delivered")
 	ca, cb := a.tunnel.Stats(), b.tunnel.Stats()
-	if ca.BadHandshakes == 0 || cb.BadHandshakes == 0 || ca.Sessions+cb.Sessions != 0 || ca.Unsent != 100 {
-		t.Errorf("counts %+v, %+v", ca, cb)
-	}
+	should.Hold(t, ca.BadHandshakes != 0 && cb.BadHandshakes != 0 && ca.Sessions+cb.Sessions == 0 && ca.Unsent == 100, "counts %+v, %+v", ca, cb)
 	should.Be(t, hello > 30, false, "%d hellos in 2 s", hello)
 	n.way, hello = nil, 0
 	n.pass(time.Minute)
@@ -138,9 +134,7 @@ func TestNothingIsSentUnderAUsedUpKey(t *testing.T) {
 		a.send(2, frame(1, 0))
 	}
 	n.settle()
-	if len(b.got) > 16 || a.tunnel.Stats().Unsent < 84 {
-		t.Errorf("%d frames under one key, %+v", len(b.got), a.tunnel.Stats())
-	}
+	should.Hold(t, len(b.got) <= 16 && a.tunnel.Stats().Unsent >= 84, "%d frames under one key, %+v", len(b.got), a.tunnel.Stats())
 	n.man = nil
 	n.converse(a, b)
 }

@@ -116,9 +116,7 @@ func TestBegin(t *testing.T) {
 	p, r := withRaw(t, shm.Options{Share: true, ShareWrite: true}, flagShare|flagWrite)
 	p.Receive()
 	number := p.Wire()
-	if number == 0 || p.Begin(number) != nil {
-		t.Fatalf("begun over wire %#x without a table", number)
-	}
+	must.Hold(t, number != 0 && p.Begin(number) == nil, "begun over wire %#x without a table", number)
 	fd := sealedFile(t, datasheet.DirectTableSize, unix.F_SEAL_SHRINK)
 	table := must.Get(unix.Mmap(fd, 0, datasheet.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(table)

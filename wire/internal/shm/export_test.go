@@ -53,9 +53,7 @@ func TestLentMemoryIsForReading(t *testing.T) {
 				should.Be(t, err == nil, false, "the peer can %s", what)
 			}
 			m.Bytes()[1] = 8
-			if view[0] != 7 || view[1] != 8 {
-				t.Errorf("the memory reads %v", view[:2])
-			}
+			should.Hold(t, view[0] == 7 && view[1] == 8, "the memory reads %v", view[:2])
 		})
 	}
 }
@@ -86,9 +84,7 @@ func TestBorrowedMemoryCannotBeWritten(t *testing.T) {
 	fd, mem := lendable(t, page)
 	must.Get(p.Export(fd, 0, mem))(t)
 	id, offset, size, _, got := r.readUntil(msgExport)
-	if id == 0 || offset != 0 || size != page || got < 0 {
-		t.Fatalf("region %d, %d bytes at %d", id, size, offset)
-	}
+	must.Hold(t, id != 0 && offset == 0 && size == page && got >= 0, "region %d, %d bytes at %d", id, size, offset)
 	defer unix.Close(got)
 	if m, err := unix.Mmap(got, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EACCES) {
 		t.Errorf("mapped for writing: %v", err)
@@ -130,9 +126,7 @@ func TestCannotExport(t *testing.T) {
 	for {
 		id, err := a.Export(fd, 0, mem)
 		if err != nil {
-			if !errors.Is(err, shm.ErrMemory) || len(ids) != 64 {
-				t.Errorf("export %d: %v", len(ids), err)
-			}
+			should.Hold(t, errors.Is(err, shm.ErrMemory) && len(ids) == 64, "export %d: %v", len(ids), err)
 			break
 		}
 		ids = append(ids, id)

@@ -179,9 +179,7 @@ func TestHostileListener(t *testing.T) {
 			checkLeaks(t)
 			path := fakeListener(t, tt.answer)
 			p, err := shm.New(context.Background(), shm.Options{Path: path, Role: shm.RoleConnect})
-			if p != nil || !errors.Is(err, tt.err) {
-				t.Errorf("a port: %v, error %v, want %v", p != nil, err, tt.err)
-			}
+			should.Hold(t, p == nil && errors.Is(err, tt.err), "a port: %v, error %v, want %v", p != nil, err, tt.err)
 		})
 	}
 }

@@ -208,9 +208,7 @@ func TestWritesAfterItsEnd(t *testing.T) {
 		}
 		p.Release()
 	}
-	if n == 0 || n > r.ring/256 {
-		t.Errorf("%d frames were taken after the end, there is room for %d", n, r.ring/256)
-	}
+	should.Hold(t, n != 0 && n <= r.ring/256, "%d frames were taken after the end, there is room for %d", n, r.ring/256)
 	should.Be(t, p.Stats().Violations, 0, "violations")
 	should.Be(t, p.Stats().Sessions, 1, "sessions")
 }
@@ -243,9 +241,7 @@ func goRound(t *testing.T, o shm.Options, bytes uint64, sizes ...int) {
 		a.Commit()
 		a.Flush()
 		f := b.Receive()
-		if len(f) != n || f[0] != byte(i) || f[n-1] != byte(i>>8) {
-			t.Fatalf("frame %d, after %d bytes: %d bytes, want %d", i, sent, len(f), n)
-		}
+		must.Hold(t, len(f) == n && f[0] == byte(i) && f[n-1] == byte(i>>8), "frame %d, after %d bytes: %d bytes, want %d", i, sent, len(f), n)
 		b.Release()
 		sent += uint64(n)
 	}

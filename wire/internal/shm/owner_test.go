@@ -58,9 +58,7 @@ func TestRevokeOfOwner(t *testing.T) {
 			if buf == nil && len(sent) == 0 {
 				break
 			}
-			if buf == nil || buf[0] != sent[0].tag {
-				t.Fatalf("round %d: frame %+v does not come", round, sent[0])
-			}
+			must.Hold(t, buf != nil && buf[0] == sent[0].tag, "round %d: frame %+v does not come", round, sent[0])
 			must.Be(t, b.Borrow(id, 0, page) == nil, false, "it cannot be borrowed")
 			if r.IntN(4) == 0 {
 				revoke()

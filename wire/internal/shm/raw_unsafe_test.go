@@ -116,9 +116,7 @@ func (r *raw) read() (kind, id uint32, a, b, c uint64, fd int) {
 	if oobn > 0 {
 		m := must.Get(unix.ParseSocketControlMessage(oob[:oobn]))(r.t)
 		fds, err := unix.ParseUnixRights(&m[0])
-		if err != nil || len(fds) > 2 {
-			r.t.Fatalf("descriptors %v, %v", fds, err)
-		}
+		must.Hold(r.t, err == nil && len(fds) <= 2, "descriptors %v, %v", fds, err)
 		fd, r.bells = fds[0], append(r.bells, fds[1:]...)
 	}
 	le := binary.LittleEndian

@@ -62,9 +62,7 @@ func TestRevoke(t *testing.T) {
 	should.Be(t, b.Return(), true, "given back, and yet void")
 	b.Release()
 	s := b.Stats()
-	if s.Borrowed != 4*2000+1 || s.BorrowedBytes != page*s.Borrowed || s.Revoked != 2*2000+1 {
-		t.Errorf("%+v", s)
-	}
+	should.Hold(t, s.Borrowed == 4*2000+1 && s.BorrowedBytes == page*s.Borrowed && s.Revoked == 2*2000+1, "%+v", s)
 	if n := a.Stats().Lent; n == 0 {
 		t.Error("nothing is counted as lent")
 	}

@@ -104,9 +104,7 @@ func TestTwoRooms(t *testing.T) {
 	for i := range slots {
 		must.Be(t, short(), true, "no room for frame %d of %d", i, slots)
 	}
-	if short() || p.Reserve(64) != nil || p.Mark() != uint32(slots) {
-		t.Fatalf("more frames than slots; mark %d", p.Mark())
-	}
+	must.Hold(t, !short() && p.Reserve(64) == nil && p.Mark() == uint32(slots), "more frames than slots; mark %d", p.Mark())
 	atomic.StoreUint32(r.freedFrames(), uint32(slots))
 	whole := 0
 	for ; p.Reserve(4096) != nil; whole++ {
@@ -162,9 +160,7 @@ func TestChangingSlots(t *testing.T) {
 	for i := range rounds {
 		f, h, beside, found := p.Next()
 		for found != engine.FoundShort {
-			if found == engine.FoundOther || !p.LinkUp() {
-				t.Fatalf("frame %d: found %v, %v", i, found, p.Err())
-			}
+			must.Hold(t, found != engine.FoundOther && p.LinkUp(), "frame %d: found %v, %v", i, found, p.Err())
 			runtime.Gosched()
 			f, h, beside, found = p.Next()
 		}

@@ -53,9 +53,7 @@ func TestMessagesArrive(t *testing.T) {
 				}
 				must.OK(t, server.Send(tt.body, send))
 				got, fd, err := client.Receive()
-				if err != nil || got != tt.body || (fd >= 0) != (send >= 0) {
-					t.Errorf("%v: %v with descriptor %d, error %v", kind, got, fd, err)
-				}
+				should.Hold(t, err == nil && got == tt.body && (fd >= 0) == (send >= 0), "%v: %v with descriptor %d, error %v", kind, got, fd, err)
 				if fd >= 0 {
 					if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 						t.Errorf("descriptor %d has flags %#x: programs that are started would have it", fd, flags)

@@ -60,9 +60,7 @@ func TestStringsAreCut(t *testing.T) {
 		{protocol.Disconnect{Reason: long}, func(b protocol.Body) string { return b.(protocol.Disconnect).Reason }, protocol.ReasonSize - 1},
 	} {
 		got, err := protocol.Decode(protocol.Encode(tt.body))
-		if err != nil || tt.text(got) != long[:tt.n] {
-			t.Errorf("%T: %d bytes are left, want %d (%v)", tt.body, len(tt.text(got)), tt.n, err)
-		}
+		should.Hold(t, err == nil && tt.text(got) == long[:tt.n], "%T: %d bytes are left, want %d (%v)", tt.body, len(tt.text(got)), tt.n, err)
 	}
 }
 
@@ -71,9 +69,7 @@ func TestUnknownTypes(t *testing.T) {
 		m := protocol.Message{byte(typ), byte(typ >> 8)}
 		body, err := protocol.Decode(&m)
 		var bad *protocol.Error
-		if body != nil || !errors.As(err, &bad) || bad.Field != "type" || bad.Value != uint64(typ) {
-			t.Errorf("type %d: %v, error %v", typ, body, err)
-		}
+		should.Hold(t, body == nil && errors.As(err, &bad) && bad.Field == "type" && bad.Value == uint64(typ), "type %d: %v, error %v", typ, body, err)
 	}
 }
 
@@ -91,9 +87,7 @@ func FuzzDecode(f *testing.F) {
 		body, err := protocol.Decode(&m)
 		if err != nil {
 			var bad *protocol.Error
-			if body != nil || !errors.As(err, &bad) || !strings.Contains(err.Error(), bad.Field) {
-				t.Fatalf("%v, error %v", body, err)
-			}
+			must.Hold(t, body == nil && errors.As(err, &bad) && strings.Contains(err.Error(), bad.Field), "%v, error %v", body, err)
 			return
 		}
 		again := protocol.Encode(body)

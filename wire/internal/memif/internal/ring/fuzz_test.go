@@ -69,9 +69,7 @@ func FuzzRings(f *testing.F) {
 				n := int(arg) * 3
 				broken := s.Violation() != nil
 				if b := s.Reserve(n); b != nil {
-					if len(b) != n || cap(b) != n || broken {
-						t.Fatalf("Reserve(%d) gave %d bytes, violated before: %v", n, len(b), broken)
-					}
+					must.Hold(t, len(b) == n && cap(b) == n && !broken, "Reserve(%d) gave %d bytes, violated before: %v", n, len(b), broken)
 					for i := range b {
 						b[i] = arg
 					}

@@ -99,9 +99,7 @@ func TestReceiverViolations(t *testing.T) {
 					must.Be(t, r.Receive() != nil, false, "received")
 				}
 				v := r.Violation()
-				if v == nil || !strings.Contains(v.Error(), tt.says) {
-					t.Fatalf("violation %v, want one of the %s", v, tt.says)
-				}
+				must.Hold(t, v != nil && strings.Contains(v.Error(), tt.says), "violation %v, want one of the %s", v, tt.says)
 				// It stays, whatever else is written.
 				poke16(p, tt.c2s, offsetHead, 0)
 				poke16(p, tt.c2s, offsetTail, 0)
@@ -157,9 +155,7 @@ func TestSenderViolations(t *testing.T) {
 					}
 				}
 				v := s.Violation()
-				if v == nil || !strings.Contains(v.Error(), tt.says) {
-					t.Fatalf("violation %v, want one of the %s", v, tt.says)
-				}
+				must.Hold(t, v != nil && strings.Contains(v.Error(), tt.says), "violation %v, want one of the %s", v, tt.says)
 				s.Flush()
 				should.Be(t, s.Reserve(1) != nil || s.Drained(), false, "it is forgotten")
 			})

@@ -94,9 +94,7 @@ func TestLayouts(t *testing.T) {
 	for _, c2s := range []bool{true, false} {
 		for i := range 2 {
 			at := l.Offset(c2s, i)
-			if at%128 != 0 || seen[at] {
-				t.Errorf("a ring at %#x", at)
-			}
+			should.Hold(t, at%128 == 0 && !seen[at], "a ring at %#x", at)
 			seen[at] = true
 		}
 	}
@@ -166,9 +164,7 @@ func checkQueue(t *rapid.T, s *ring.Sender, r *ring.Receiver, most int) {
 			must.Be(t, f != nil, false, "a frame of %d bytes that was not flushed", len(f))
 			return
 		}
-		if !bytes.Equal(f, visible[0]) || !bytes.Equal(r.Receive(), f) || !r.Holding() {
-			t.Fatalf("received %d bytes, want %d", len(f), len(visible[0]))
-		}
+		must.Hold(t, bytes.Equal(f, visible[0]) && bytes.Equal(r.Receive(), f) && r.Holding(), "received %d bytes, want %d", len(f), len(visible[0]))
 		r.Release()
 		r.Release()
 		visible = visible[1:]
@@ -202,9 +198,7 @@ func checkQueue(t *rapid.T, s *ring.Sender, r *ring.Receiver, most int) {
 	for len(visible) > 0 {
 		receive(t)
 	}
-	if r.Receive() != nil || r.Pending() || !s.Drained() || s.Violation() != nil || r.Violation() != nil {
-		t.Fatal("the ring is not empty")
-	}
+	must.Hold(t, r.Receive() == nil && !r.Pending() && s.Drained() && s.Violation() == nil && r.Violation() == nil, "the ring is not empty")
 }
 
 // TestIndexesWrap has more frames go through than 16-bit indexes count.
