@@ -16,7 +16,7 @@ import (
 
 // LinkVersion is that of the messages below. Mapper and pager may be programs that were built at
 // different times.
-const LinkVersion = 4
+const LinkVersion = 3
 
 // Descriptors that the pager's process is started with, and the guard's.
 const (
