@@ -30,7 +30,7 @@ var ErrFull = errors.New("too many descriptors wait to be closed")
 func Close(fds ...int) error {
 	var rest []int
 	for _, fd := range fds {
-		if harmless(fd) {
+		if fd < 0 || harmless(fd) {
 			_ = unix.Close(fd)
 		} else {
 			rest = append(rest, fd)

@@ -38,8 +38,7 @@ type event struct {
 }
 
 const (
-	entryBytes = 32      // of completions and events
-	phaseBit   = 1 << 31 // set in the first pass through a ring, clear in the second, and so on
+	entryBytes = 32 // of completions and events
 )
 
 // fresh reports whether an entry is new for a consumer that has come this far. The size of the ring

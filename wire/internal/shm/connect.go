@@ -34,6 +34,7 @@ func (p *Port) open(ctx context.Context) error {
 		case s != nil:
 			p.begin(s)
 		}
+		p.complete()
 		p.running.Go(func() { p.run(s) })
 		return nil
 	}

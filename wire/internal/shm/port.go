@@ -101,7 +101,6 @@ func New(ctx context.Context, o Options) (*Port, error) {
 		p.discard()
 		return nil, err
 	}
-	p.complete()
 	return p, nil
 }
 

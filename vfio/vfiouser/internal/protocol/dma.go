@@ -48,8 +48,7 @@ func DecodeDMAMap(p []byte) (DMAMap, error) {
 
 // Flags of DMA_UNMAP (linux/vfio.h).
 const (
-	UnmapDirtyBitmap uint32 = 1
-	UnmapAll         uint32 = 2
+	UnmapAll uint32 = 2
 )
 
 // DMAUnmap is both the request and the reply of DMA_UNMAP. In the reply Size is
