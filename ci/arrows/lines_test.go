@@ -14,7 +14,7 @@ import (
 
 // mostLines is the ceiling of all lines of Go that are no tests, all modules together. It only
 // falls: a feature takes its lines from somewhere else.
-const mostLines = 157554
+const mostLines = 155091
 
 // TestLines counts the lines of all modules, and logs those of each room.
 func TestLines(t *testing.T) {
