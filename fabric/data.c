@@ -127,8 +127,10 @@ static ssize_t post(struct fid_ep *fid, bool receive, const struct post *p)
 	pthread_mutex_lock(&ep->domain->lock);
 	if (ep->vi == NULL)
 		r = -FI_EOPBADSTATE;
-	else if (ep->state == EP_ENDED || (!receive && ep->state != EP_CONNECTED))
+	else if (ep->state == EP_ENDED || (!receive && ep->state == EP_IDLE))
 		r = -FI_ENOTCONN;
+	else if (!receive && ep->state == EP_CONNECTING)
+		r = -FI_EAGAIN; /* a message of the peer may be here before accept_thread says that the connection is */
 	else
 		r = post_to(ep, w, receive, p);
 	if (r == -FI_EAGAIN)
