@@ -123,7 +123,7 @@ func TestTwoRooms(t *testing.T) {
 func checkShort(t *testing.T, payload []byte, beside datasheet.ShortBeside) {
 	t.Helper()
 	lent, immediate := beside&datasheet.ShortLent != 0, beside&datasheet.ShortImmediate != 0
-	if len(payload) > shm.DefaultMTU-64 || lent && len(payload) > 112 || lent && immediate && len(payload) > 104 || beside>>18&(1<<14-1) != 0 || !immediate && beside>>32 != 0 {
+	if len(payload) > shm.DefaultMTU-64 || lent && len(payload) > 112 || lent && immediate && len(payload) > 104 || beside>>19&(1<<13-1) != 0 || !immediate && beside>>32 != 0 {
 		t.Fatalf("a short frame of %d bytes, beside its header %#x", len(payload), beside)
 	}
 }
