@@ -39,7 +39,7 @@ func TestCloseBehindAFullWire(t *testing.T) {
 	}
 }
 
-// TestKernel: whoever has channel 0 sends on any channel of the NIC, and nobody else has it.
+// TestKernel: the program that has channel 0 sends on any channel of the NIC, and no other program gets it.
 func TestKernel(t *testing.T) {
 	a, b := openBoth(t, "")
 	clients, servers := openPairs(t, a, b, 3, channel.Options{}, channel.Options{})

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/must"
 	"github.com/trapeze-nic/trapeze/ci/kit/should"
@@ -109,11 +108,7 @@ func TestDoze(t *testing.T) {
 				}
 				y.Commit()
 				y.Flush()
-				select {
-				case <-over:
-				case <-time.After(timeout):
-					t.Fatal("nobody was woken")
-				}
+				waittest.Rung(t, over)
 				should.Be(t, d.Poll(), true, "woken without anything to do")
 			}
 			over := d.Idle()

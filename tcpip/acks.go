@@ -22,7 +22,7 @@ func superseded(b, next []byte) bool {
 // acknowledgement returns the TCP header and the addresses of a frame that only acknowledges, nil of others: no payload, no flag but ACK,
 // no options but timestamps.
 func acknowledgement(b []byte) (t header.TCP, addresses []byte) {
-	if len(b) < header.EthernetMinimumSize+header.IPv6MinimumSize {
+	if n := len(b) - header.EthernetMinimumSize - header.IPv6MinimumSize; n < 0 || n > header.TCPHeaderMaximumSize { // most have data, and are longer
 		return nil, nil
 	}
 	ip, size := b[header.EthernetMinimumSize:], 0

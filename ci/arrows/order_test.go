@@ -22,7 +22,7 @@ import (
 
 // orders list the files of rooms from the bottom up, by the packages inside a room ("." is the room's own). An
 // arrow is a file that uses an identifier which another file declares: a method, a field and an embedded type
-// count. Between packages no arrow runs back up; most is how many do within them. Lower it when there are fewer.
+// count. Between packages no arrow runs back up; within them at most so many do as most says. Lower it when fewer do.
 var orders = []struct {
 	room, order string
 	most        int

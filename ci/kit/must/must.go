@@ -11,7 +11,7 @@ import (
 // TB is a test.
 type TB = should.TB
 
-// Hold claims that a condition holds. If it does not, the test says what is.
+// Hold claims that a condition holds. If it does not, the test says the values.
 func Hold(t TB, ok bool, format string, is ...any) {
 	if !ok {
 		t.Helper()
@@ -19,7 +19,7 @@ func Hold(t TB, ok bool, format string, is ...any) {
 	}
 }
 
-// OK claims that there is no error.
+// OK claims that an error is nil.
 func OK(t TB, err error, about ...any) {
 	if err != nil {
 		t.Helper()
@@ -27,7 +27,7 @@ func OK(t TB, err error, about ...any) {
 	}
 }
 
-// Get returns the value of a call, as in must.Get(os.Open(name))(t), and claims that there is no error.
+// Get returns the value of a call, as in must.Get(os.Open(name))(t), and claims that its error is nil.
 func Get[T any](v T, err error) func(TB) T {
 	return func(t TB) T {
 		if err != nil {
@@ -38,7 +38,7 @@ func Get[T any](v T, err error) func(TB) T {
 	}
 }
 
-// Two returns both values of a call, and claims that there is no error.
+// Two returns both values of a call, and claims that its error is nil.
 func Two[A, B any](a A, b B, err error) func(TB) (A, B) {
 	return func(t TB) (A, B) {
 		if err != nil {

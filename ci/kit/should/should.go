@@ -25,7 +25,7 @@ func Hold(t TB, ok bool, format string, is ...any) {
 	}
 }
 
-// OK claims that there is no error.
+// OK claims that an error is nil.
 func OK(t TB, err error, about ...any) {
 	if err != nil {
 		t.Helper()
@@ -83,7 +83,7 @@ func Refuse[T any](_ T, err error) func(t TB, want error, about ...any) {
 	}
 }
 
-// Say claims that there is an error, and that it says something.
+// Say claims that an error is not nil, and that its text contains a part.
 func Say(t TB, err error, part string, about ...any) {
 	if err == nil || !strings.Contains(err.Error(), part) {
 		t.Helper()

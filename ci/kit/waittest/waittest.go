@@ -56,6 +56,6 @@ func Rung(t testing.TB, rung <-chan struct{}) {
 	select {
 	case <-rung:
 	case <-time.After(Longest):
-		t.Fatal("nobody was woken")
+		t.Fatal("no sleeper was woken")
 	}
 }
